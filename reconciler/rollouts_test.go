@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -120,4 +121,52 @@ func TestARolloutGoesOnUnderAnotherLeader(t *testing.T) {
 	if now := d.rollout(); !reflect.DeepEqual(now, r) {
 		t.Errorf("a returned rollout goes on: %+v", now)
 	}
+}
+
+// The database is lost while a change waits for its second wave. The engines have the change in
+// the first wave and not in the others: the rollout waits for a person, and nothing else does.
+func TestALostMirrorHoldsOnlyTheRolloutThatWasUnderWay(t *testing.T) {
+	const n, app01 = 10, "tenants/acme/deployments/app01.yaml"
+	d := newDrained(t, n, 2, "{atOnce: 1}")
+	r := d.start("a", options{})
+	d.eventually("the fleet is in sync", d.converged)
+	d.commit("app00 goes in waves", inWaves(n, "v1", ""))
+	d.commit("v2", inWaves(n, "v2", ", approval: true"))
+	d.rolls(mirror.RolloutAwaits, "")
+	r.stop()
+	d.newDatabase()
+	d.commit("app01 changes", map[string]string{app01: strings.ReplaceAll(
+		filesOf(n, 2, "{atOnce: 1}")[app01], "v1}", "v2}")})
+	of := func(app string) (hashes map[string]string) {
+		hashes = map[string]string{}
+		for _, o := range d.engines["eu-1"].inventory() {
+			if string(o.Deployment) == app {
+				hashes[string(o.Environment)] = o.Hash
+			}
+		}
+		return hashes
+	}
+	before := of("app00")
+	d.start("b", options{})
+	now := d.rolls(mirror.RolloutPaused, "")
+	if len(now.Members) != n-3 || now.Member("e00") >= 0 ||
+		!strings.Contains(now.Message, "argosy rollouts resume acme/app00") {
+		t.Errorf("%d members: %s", len(now.Members), now.Message)
+	}
+	d.wants("acme/app01@e09", "v2")
+	if after := of("app00"); !maps.Equal(after, before) || len(before) != n {
+		t.Errorf("the engines have other Applications of app00: %v, %v", before, after)
+	}
+	decide := func(verb mirror.RolloutVerb) {
+		t.Helper()
+		if err := d.store.Decisions.DecideRollout(t.Context(), mirror.RolloutDecision{
+			Tenant: "acme", Deployment: "app00", Verb: verb, By: "token:ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decide(mirror.ResumeRollout)
+	d.rolls(mirror.RolloutAwaits, "")
+	decide(mirror.ApproveRollout)
+	d.rolls(mirror.RolloutDone, "")
+	d.eventually("the fleet is in sync", d.converged)
 }

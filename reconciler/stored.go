@@ -174,6 +174,7 @@ func (l *Loop) load(ctx context.Context) error {
 func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 	if !l.recovery.Required() {
 		r.Reported = l.recovery.Orphaned() // until they are recorded
+		r.Recovered = l.recovery.Shown()
 		r.Evacuated = l.evacuated.engines()
 		return nil
 	}
@@ -194,7 +195,7 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 func (l *Loop) lacking(r *plan.Request) {
 	of := l.recovery
 	r.Unread, r.SilentAgents, r.Reported = of.Unread(), of.SilentAgents(), of.Orphaned()
-	r.Evacuated = l.evacuated.engines()
+	r.Recovered, r.Evacuated = of.Shown(), l.evacuated.engines()
 }
 
 // confirm notifies the workers that wait for it that the recorded rows follow from the head that

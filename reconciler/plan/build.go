@@ -78,13 +78,6 @@ func (o *outcome) unknownFreeze() string {
 				return "the mirror was lost with what the freeze held: " + h.String()
 			}
 		}
-		for _, id := range after.DeploymentsOf(t) {
-			if after.Deployment(id).Deployment.RolloutIn(after.Defaults(t)) != nil {
-				return fmt.Sprintf("the mirror was lost with the state of rollouts: whether one of "+
-					"deployment %s was under way is not known, and a release writes its change to "+
-					"all environments at once", id)
-			}
-		}
 	}
 	return ""
 }

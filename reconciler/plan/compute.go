@@ -104,7 +104,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 		Freezes: o.freezes, Thawing: thawing, Steps: r.Rollouts,
 		Moves: r.Moves, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
-		Now: r.Now,
+		Recovered: r.Recovered, Now: r.Now,
 	})
 	if err != nil {
 		return err
@@ -114,6 +114,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 		Applied: s, Declared: o.declared, Placed: o.placed, Verdicts: verdicts,
 		Explained: explained,
 		Revision:  r.Revision, Now: r.Now, Freezes: o.freezes, Renderer: o.render, ArgoCD: r.ArgoCD,
+		Recovered: r.Recovered,
 	})
 	if err != nil {
 		return err

@@ -51,6 +51,10 @@ type Request struct {
 	// it.
 	Reported map[fleet.EnvironmentID][]fleet.EngineName
 
+	// Recovered is what the engines have shown of Applications after a loss of the mirror; nil: it
+	// was not lost.
+	Recovered *mirror.Recovered
+
 	// Moves are requested moves to other engines, by the slice that each names.
 	Moves map[fleet.SliceID]mirror.MoveRequest
 

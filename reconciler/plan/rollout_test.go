@@ -255,20 +255,143 @@ func TestNoEnvironmentOfARunningRolloutMoves(t *testing.T) {
 	}
 }
 
-func TestAfterALossOfTheMirrorARolloutAsksForARelease(t *testing.T) {
-	h := rollingHouse(t, "")
+// lose loses the mirror. The engines show the Applications that they have, and hidden ones are
+// behind an agent that shows none.
+func (h *house) lose(hidden ...fleet.EngineName) func(*Request) {
+	h.t.Helper()
 	lost := mirror.Snapshot{}
 	for _, p := range h.w.state.Placements.Base() {
 		lost.Placements = append(lost.Placements, p)
 	}
+	shown := &mirror.Recovered{Read: map[fleet.EngineName]bool{"eu-1": true, "eu-2": true},
+		Hashes: map[fleet.ObjectKey]string{}, Deployments: map[fleet.DeploymentID]bool{}}
+	for _, e := range hidden {
+		shown.Read[e] = false
+	}
+	for k, r := range h.rows {
+		if k.Kind == fleet.ObjectApplication && shown.Read[k.Engine] {
+			shown.Add(k, r.Application().Deployed(), r.Manifest.Hash)
+		}
+	}
 	w, err := RestoreAppliedState(lost)
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
+	h.w, h.rows = w, map[fleet.ObjectKey]mirror.Row{}
+	h.files = tree{}
+	return func(r *Request) { r.Recovered = shown }
+}
+
+// An Application that its engine has as declared does not wait after a loss of the mirror.
+func TestAfterALossOfTheMirrorWavesHoldNothingThatEnginesHave(t *testing.T) {
+	h := rollingHouse(t, "")
+	before, files := h.desired(), h.files
+	shown := h.lose()
+	p := h.apply(files, shown)
+	if got := h.desired(); !maps.Equal(got, before) || len(h.w.Rollouts()) > 0 ||
+		p.RevisionHold != nil {
+		t.Errorf("%s %+v", actions(p), h.w.Rollouts())
+	}
+}
+
+// A rollout whose state is lost with the mirror holds its own Applications, each that does not have
+// the change; a person lets it begin again.
+func TestAfterALossOfTheMirrorARolloutHoldsItsOwnApplications(t *testing.T) {
+	for name, hidden := range map[string][]fleet.EngineName{
+		"engines show their Applications": nil, "agents show none": {"eu-1", "eu-2"}} {
+		t.Run(name, func(t *testing.T) {
+			h := rollingHouse(t, "")
+			h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+			h.roll() // staging has the change
+			files := h.files
+			shown := h.lose(hidden...)
+			p := h.apply(files, shown)
+			waits := "prod"
+			if hidden != nil {
+				waits = "staging prod" // neither is known
+			}
+			if p.RevisionHold != nil || !strings.Contains(actions(p), "create Application cart") {
+				t.Fatalf("%+v\n%s", p.RevisionHold, actions(p))
+			}
+			for _, env := range []string{"staging", "prod"} {
+				if (h.hashOf("checkout@"+env) == "") != strings.Contains(waits, env) {
+					t.Errorf("%s: %s", env, actions(p))
+				}
+			}
+			r := h.w.Rollouts()[0]
+			if r.State != mirror.RolloutPaused || len(r.Members) != len(strings.Fields(waits)) ||
+				!strings.Contains(r.Message, "argosy rollouts resume acme/checkout") {
+				t.Errorf("%+v", r)
+			}
+			projects := h.projects()
+			h.restart()
+			if p := h.again(); len(p.Rows)+len(p.Rollouts) > 0 {
+				t.Errorf("planned again, it changes %s", actions(p))
+			}
+			h.resume(t)
+			for range 6 {
+				if len(h.w.Rollouts()) > 0 {
+					h.roll()
+					h.after(10 * time.Minute)
+				}
+			}
+			fresh := newHouse(t)
+			fresh.apply(files)
+			if got, want := h.desired(), fresh.desired(); !maps.Equal(got, want) {
+				t.Errorf("not the rows of a fleet without a rollout:\n%v\n%v", got, want)
+			}
+			if got := h.projects(); !maps.Equal(got, projects) {
+				t.Error("an AppProject has shrunk under an Application that waits")
+			}
+		})
+	}
+}
+
+// An Application that waits after a loss of the mirror may be removed.
+func TestALostApplicationThatIsRemovedNoLongerCounts(t *testing.T) {
+	h := rollingHouse(t, "")
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
 	files := h.files
-	h.w, h.files, h.rows = w, tree{}, map[fleet.ObjectKey]mirror.Row{}
-	p := h.compute(files)
-	if p.RevisionHold == nil || !strings.Contains(p.RevisionHold.Message, "state of rollouts") {
-		t.Errorf("%+v", p.RevisionHold)
+	h.apply(files, h.lose("eu-1", "eu-2"))
+	h.restart()
+	h.apply(h.files.without(checkoutFile))
+	fresh := newHouse(t)
+	fresh.apply(h.files)
+	if got, want := h.desired(), fresh.desired(); !maps.Equal(got, want) ||
+		len(h.w.Rollouts()) > 0 {
+		t.Errorf("%v\n%v\n%+v", got, want, h.w.Rollouts())
 	}
+	count := func(h *house) int {
+		n, _ := h.w.state.ApplicationsOf.Get("acme")
+		return n
+	}
+	if got, want := count(h), count(fresh); got != want {
+		t.Errorf("%d Applications count, not %d", got, want)
+	}
+}
+
+// resume lets a paused rollout go on.
+func (h *house) resume(t *testing.T) {
+	t.Helper()
+	r := h.w.Rollouts()[0]
+	next, changes := rollout.Next(r, mirror.RolloutFacts{Now: h.now,
+		Decisions: map[string][]mirror.RolloutDecision{r.ID: {{N: 1,
+			Verb: mirror.ResumeRollout, By: "eve"}}}})
+	if !changes {
+		t.Fatal("it does not resume")
+	}
+	h.again(func(r *Request) {
+		r.Rollouts = map[fleet.DeploymentID]mirror.RolloutStep{next.Of(): {Rollout: next}}
+	})
+}
+
+// projects returns the hashes of the AppProjects.
+func (h *house) projects() map[fleet.ObjectKey]string {
+	out := map[fleet.ObjectKey]string{}
+	for k, r := range h.rows {
+		if k.Kind == fleet.ObjectProject {
+			out[k] = r.Manifest.Hash
+		}
+	}
+	return out
 }

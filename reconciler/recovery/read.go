@@ -115,6 +115,7 @@ func (r *Recovery) restoreStops(ctx context.Context, stops []mirror.Stop) error 
 
 // take keeps what the objects of an engine show.
 func (r *Recovery) take(name fleet.EngineName, objects []engine.Live) {
+	r.shown.Read[name] = true
 	for _, o := range objects {
 		if !o.Ours || o.Environment == "" {
 			continue
@@ -123,6 +124,9 @@ func (r *Recovery) take(name fleet.EngineName, objects []engine.Live) {
 		on := r.found[environment]
 		on.add(name, o)
 		r.found[environment] = on
+		if o.Key.Kind == fleet.ObjectApplication {
+			r.shown.Add(o.Key, fleet.DeploymentID{Tenant: o.Tenant, Name: o.Deployment}, o.Hash)
+		}
 		if o.Hold != "" {
 			r.holds = append(r.holds, mirror.SyncHold{
 				SyncRun: o.Hold,

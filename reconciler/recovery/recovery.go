@@ -60,6 +60,7 @@ type Recovery struct {
 
 	found   map[fleet.EnvironmentID]presence // which engines have objects of it
 	holds   []mirror.SyncHold
+	shown   *mirror.Recovered // nil once a plan has recorded it
 	unread  []fleet.EngineName
 	silent  []fleet.EngineName // engines whose agents have not reported their orphans
 	reads   map[fleet.EngineName]*read
@@ -115,6 +116,15 @@ func (r *Recovery) Orphaned() map[fleet.EnvironmentID][]fleet.EngineName {
 	return out
 }
 
+// Shown returns what the engines have shown of Applications, until a plan has recorded it. nil: the
+// mirror was not lost, or the fleet is new.
+func (r *Recovery) Shown() *mirror.Recovered {
+	if !r.FoundObjects() && len(r.silent) == 0 {
+		return nil
+	}
+	return r.shown
+}
+
 // FoundObjects reports whether an engine has an object of this fleet. Without one, nothing was ever
 // applied.
 func (r *Recovery) FoundObjects() bool { return len(r.found) > 0 || len(r.orphans) > 0 }
@@ -143,6 +153,8 @@ func (r *Recovery) begin(specs map[fleet.EngineName]fleet.EngineSpec) {
 	}
 	r.begun = true
 	r.found = map[fleet.EnvironmentID]presence{}
+	r.shown = &mirror.Recovered{Read: map[fleet.EngineName]bool{},
+		Hashes: map[fleet.ObjectKey]string{}, Deployments: map[fleet.DeploymentID]bool{}}
 	r.orphans = map[fleet.EngineName][]fleet.EnvironmentID{}
 	r.reads = map[fleet.EngineName]*read{}
 	for name, spec := range specs {
@@ -160,7 +172,7 @@ func (r *Recovery) Finish() {
 	if !r.begun || len(r.unread) > 0 {
 		return
 	}
-	r.needed, r.silent, r.conflicting = false, nil, nil
+	r.needed, r.silent, r.conflicting, r.shown = false, nil, nil, nil
 	clear(r.orphans)
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -22,7 +23,8 @@ type Change struct {
 	Environment fleet.EnvironmentName
 	Key         fleet.ObjectKey
 	Hash        string                // of the manifest with the change
-	Before      *mirror.RolloutBefore // its present state; nil: it does not exist
+	Before      *mirror.RolloutBefore // its present state; nil: it does not exist, or is lost
+	Lost        bool                  // the mirror was lost with its present state
 }
 
 // Beginning is what a rollout begins with.
@@ -78,7 +80,26 @@ func Begin(b Beginning) mirror.Rollout {
 		r.Members = append(r.Members, m)
 	}
 	setWaves(&r, b, back)
+	if slices.ContainsFunc(b.Changes, func(c Change) bool { return c.Lost }) {
+		r.State = mirror.RolloutPaused
+		r.Message = fmt.Sprintf("the mirror was lost with the state of its rollout, and the engines "+
+			"do not have the manifest of %s. Nothing of it changes: `argosy rollouts resume %s/%s` "+
+			"begins at the first wave, without a last good state to return to",
+			environments(r.Members), r.Tenant, r.Deployment)
+	}
 	return r
+}
+
+// environments names the environments of members, at most five.
+func environments(of []mirror.RolloutMember) string {
+	var names []string
+	for _, m := range of[:min(len(of), 5)] {
+		names = append(names, string(m.Environment))
+	}
+	if more := len(of) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more environments", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // BackWave is the name of the only wave of a rollout that leads back to the last good state.
@@ -139,6 +160,10 @@ func End(r mirror.Rollout, why string, now time.Time) mirror.Rollout {
 func Note(r mirror.Rollout, m mirror.RolloutMember) string {
 	w := r.Waves[m.Wave]
 	text := fmt.Sprintf("wave %d of %d (%s): begins ", m.Wave+1, len(r.Waves), w.Name)
+	if r.State == mirror.RolloutPaused {
+		return text + fmt.Sprintf("once `argosy rollouts resume %s/%s` resumes it", r.Tenant,
+			r.Deployment)
+	}
 	switch {
 	case m.Wave == 0 && w.Approval:
 		return text + "once it is approved"

@@ -280,8 +280,8 @@ func (s *stepper) giveBack(why string) {
 		switch {
 		case !m.State.Changed() && !replaced:
 		case m.Before == nil:
-			s.member(m, mirror.MemberLeft, "created by the rollout, and kept: "+
-				"it has no state to return to")
+			s.member(m, mirror.MemberLeft, "kept with the change: it has no last good state to "+
+				"return to, since the rollout created it or the mirror was lost")
 		default:
 			s.member(m, mirror.MemberReturning, m.Message)
 		}

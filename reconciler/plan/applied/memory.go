@@ -74,6 +74,9 @@ type Frozen struct {
 	Why   string           `json:"why"`
 	// Rollout is set if it waits for its wave, whatever the freezes.
 	Rollout bool `json:"rollout,omitempty"`
+	// Lost is set if the Application may exist without a row, since the mirror was lost: then it
+	// counts as if it had one, with what it is declared to use.
+	Lost bool `json:"lost,omitempty"`
 	// what the Application uses as it is; RepoURLs is empty unless it exists
 	RepoURLs fleet.RepoURLs `json:"repoURLs,omitempty"`
 	Use

@@ -39,6 +39,9 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	}
 	for _, f := range m.Frozen {
 		s.Frozen.base[f.Application] = f
+		if f.Lost {
+			s.count(f.Key.Engine, f.Application, f.RepoURLs, f.Use)
+		}
 	}
 	for _, r := range snapshot.Rollouts {
 		s.Rollouts.base[r.Of()] = r

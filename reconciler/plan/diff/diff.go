@@ -29,6 +29,7 @@ type Input struct {
 	Freezes   *freeze.Calendar
 	Renderer  engine.Renderer
 	ArgoCD    map[fleet.EngineName]string // known versions
+	Recovered *mirror.Recovered           // after a loss of the mirror
 }
 
 // RowChange is one row that changes.

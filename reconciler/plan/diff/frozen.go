@@ -37,6 +37,12 @@ func (p *phase) freeze(a place.Application) error {
 	if exists && old.Unwanted { // its deletion goes on; it is created again afterwards
 		old, exists = applied.Row{}, false
 	}
+	if a.Lost && p.Recovered.Has(a.Key, m.Hash) {
+		changes = false
+		if err := p.write(o, next); err != nil {
+			return err
+		}
+	}
 	if a.Rollout != nil {
 		p.roll(a, old, exists, m.Hash, changes)
 	}
@@ -48,6 +54,12 @@ func (p *phase) freeze(a place.Application) error {
 		Use: old.Use}
 	if a.Rollout != nil {
 		f.Rollout, f.Scope, f.Why = true, a.ID.Tenant, was.Why
+	}
+	if f.Lost = a.Lost; a.Lost {
+		f.RepoURLs, f.Use = next.RepoURLs, next.Use
+	}
+	if was.Lost {
+		f.RepoURLs, f.Use = was.RepoURLs, was.Use
 	}
 	if before && was.Hash == m.Hash { // an approval of the revision that brought it releases it
 		f.Revision, f.Since = was.Revision, was.Since
@@ -79,6 +91,7 @@ func (p *phase) thaw() {
 		now, still := p.Frozen.Get(id)
 		_, deletion := p.Held.Get(id)
 		switch {
+		case was.Lost: // no row was held
 		case still && now.Rollout && before && !was.Rollout && was.RepoURLs != "" && !deletion:
 			applied.Set(&p.out.Freed, was.Key, true)
 		case still:

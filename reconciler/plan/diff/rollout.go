@@ -33,7 +33,7 @@ func (p *phase) roll(a place.Application, old applied.Row, exists bool, hash str
 	if !changes {
 		return
 	}
-	c := rollout.Change{Environment: a.ID.Environment, Key: a.Key, Hash: hash}
+	c := rollout.Change{Environment: a.ID.Environment, Key: a.Key, Hash: hash, Lost: a.Lost}
 	if exists {
 		c.Before = &mirror.RolloutBefore{Hash: old.Hash, Deletion: old.Deletion,
 			RepoURLs: old.RepoURLs, Namespaces: old.Namespaces, Creates: old.Creates}

@@ -36,11 +36,19 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 		return nil // recovered after a rebuild, and misplaced until its engine is declared
 	}
 	key := applied.ApplicationKey(pl.Engine, id)
+	if f, _ := p.Frozen.Get(id); !wanted || f.Key != key {
+		p.forgetLost(id)
+	}
 	h, held := p.Held.Get(id)
 	if wanted {
 		dep := p.after.Deployment(id.Deployed())
 		a := Application{ID: id, Key: key, Deployment: dep, Freed: held}
 		if p.rollsOut(&a) || p.freezes(&a) {
+			if a.Lost {
+				if err := p.countLost(&a); err != nil {
+					return err
+				}
+			}
 			p.out.Frozen = append(p.out.Frozen, a)
 			return nil
 		}
@@ -79,14 +87,24 @@ func (p placer) freezes(a *Application) (held bool) {
 	return held
 }
 
-// want counts an Application and its uses in, and its earlier uses out.
+// want counts an Application in, which the next phase writes.
 func (p placer) want(a Application) error {
+	err := p.countIn(&a)
+	p.out.Wanted = append(p.out.Wanted, a)
+	return err
+}
+
+// countIn counts an Application and its uses in, and its earlier uses out.
+func (p placer) countIn(a *Application) error {
 	if a.Deployment == nil || p.after.Environment(a.ID.In()) == nil {
 		return fmt.Errorf("application %s is wanted without its deployment and environment;"+
 			" this is a defect of Argosy", a.ID)
 	}
 	urls := a.Deployment.Deployment.RepoURLs()
 	old, exists := p.Rows.Get(a.Key)
+	if f, _ := p.Frozen.Get(a.ID); f.Lost && !exists {
+		old, exists = applied.Row{RepoURLs: f.RepoURLs, Use: f.Use}, true
+	}
 	target, unresolved := a.Deployment.TargetIn(
 		p.after.Environment(a.ID.In()), p.after.Defaults(a.ID.Tenant))
 	a.Use = p.UseOf(a.Key, target)
@@ -94,7 +112,6 @@ func (p placer) want(a Application) error {
 		a.Use = old.Use // its row stays as it is
 	}
 	p.SetUse(a.Key, a.Use)
-	p.out.Wanted = append(p.out.Wanted, a)
 	if !exists || old.Use != a.Use {
 		p.countUse(a.Key.Engine, a.ID, a.Use, 1)
 		p.countUse(a.Key.Engine, a.ID, old.Use, -1)

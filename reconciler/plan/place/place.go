@@ -35,10 +35,11 @@ type Input struct {
 	Environments []fleet.EnvironmentID
 
 	// After a rebuild: engines that were not read yet, engines behind agents without a report yet,
-	// and the engines that reported objects of an environment.
+	// the engines that reported objects of an environment, and what they have of Applications.
 	Unread       []fleet.EngineName
 	SilentAgents []fleet.EngineName
 	Reported     map[fleet.EnvironmentID][]fleet.EngineName
+	Recovered    *mirror.Recovered
 
 	Now time.Time
 }
@@ -98,6 +99,9 @@ type Application struct {
 	Passes     bool        // a person has released it from a freeze
 	// Rollout is set for those of Frozen that go in waves.
 	Rollout *fleet.Rollout
+	// Lost is set for those of Frozen that may exist without a row, since the mirror was lost. They
+	// count as their declaration has them.
+	Lost bool
 }
 
 // Returned is an Application that gets its last good state back.

@@ -57,7 +57,7 @@ func (s *scope) giveBack(r mirror.Rollout, m mirror.RolloutMember, id fleet.Appl
 
 // rollsOut reports whether the Application goes in waves, and sets their declaration. Its rollout
 // then decides when it changes, and asks the freezes. No move and no SyncRun goes in waves, as with
-// freezes, and nothing does that is applied first after a loss of the mirror.
+// freezes, and nothing of the first revision does, unless the mirror has lost it.
 func (p placer) rollsOut(a *Application) bool {
 	spec := a.Deployment.Deployment.RolloutIn(p.after.Defaults(a.ID.Tenant))
 	if spec == nil {
@@ -69,11 +69,46 @@ func (p placer) rollsOut(a *Application) bool {
 	}
 	admitted := p.admitted[a.ID] &&
 		p.Applied.Catalog.Deployment(a.ID.Deployed()) == a.Deployment
-	if admitted || p.synced[a.ID] || p.moving[a.ID] || !p.Applied.Started() {
+	if admitted || p.synced[a.ID] || p.moving[a.ID] {
+		return false
+	}
+	if a.Lost = p.lost(a.Key, a.ID); !a.Lost && !p.Applied.Started() {
 		return false
 	}
 	a.Rollout = spec
 	return true
+}
+
+// lost reports whether an Application may exist without a row, since the mirror was lost.
+func (p placer) lost(key fleet.ObjectKey, id fleet.ApplicationID) bool {
+	if _, exists := p.Rows.Get(key); exists {
+		return false
+	}
+	f, _ := p.Frozen.Get(id)
+	return f.Lost || p.Recovered.Lost(key, id.Deployed())
+}
+
+// countLost counts an Application in that may exist without a row, once, so that AppProjects and
+// Secrets have what it needs.
+func (p placer) countLost(a *Application) error {
+	if f, _ := p.Frozen.Get(a.ID); f.Lost {
+		a.Use = f.Use
+		return nil
+	}
+	return p.countIn(a)
+}
+
+// forgetLost counts an Application out that has no row, and that is not wanted there any more.
+func (p placer) forgetLost(id fleet.ApplicationID) {
+	f, _ := p.Frozen.Get(id)
+	if !f.Lost {
+		return
+	}
+	p.count(f.Key.Engine, id, f.RepoURLs, -1)
+	p.countUse(f.Key.Engine, id, f.Use, -1)
+	p.CountApplication(f.Key.Engine, id, -1)
+	p.shrunk = append(p.shrunk, id.In())
+	p.Frozen.Delete(id)
 }
 
 // leaveRollout removes an Application that is no longer wanted from its rollout.
