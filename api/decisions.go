@@ -422,10 +422,14 @@ func (s *Server) registerTokens() {
 func (s *Server) createToken(ctx context.Context,
 	in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
 	token := view.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role,
-		CreatedBy: callerOf(ctx).Subject()}
+		Owner: in.Body.Owner, CreatedBy: callerOf(ctx).Subject()}
 	if err := fleet.ValidateName(in.Body.Name); err != nil {
 		return nil, problem(http.StatusUnprocessableEntity, "name", err.Error(),
 			"give the token a name such as ci")
+	}
+	if in.Body.Owner != "" && in.Body.Tenant == "" {
+		return nil, problem(http.StatusUnprocessableEntity, "owner",
+			"a token of the platform decides for every tenant", "name a tenant, or leave owner out")
 	}
 	if in.Body.TTL != "" {
 		ttl, err := time.ParseDuration(in.Body.TTL)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"github.com/danielgtaylor/huma/v2"
@@ -21,8 +23,8 @@ func (s *Server) registerRollouts(writers []func(huma.Context, func(huma.Context
 			"returned; a tenant may decide about its own"},
 		{mirror.AbortRollout, "Give the Applications of a rollout their last good state back; a tenant " +
 			"may decide about its own"},
-		{mirror.ApproveRollout, "Let the wave begin that awaits approval; a tenant may decide about " +
-			"its own"},
+		{mirror.ApproveRollout, "Let the wave begin that awaits approval; it takes the platform, or a " +
+			"token of an owner of the tenant"},
 	} {
 		huma.Register(s.api, operation(http.MethodPost, "/rollouts/"+string(d.verb),
 			string(d.verb)+"Rollout", d.summary, "decisions", writers),
@@ -46,6 +48,9 @@ func (s *Server) decideRollout(ctx context.Context, d mirror.RolloutDecision) (
 		return nil, problem(http.StatusNotFound, subject, "no change of it goes in waves",
 			"see `argosy get rollouts`")
 	}
+	if err == nil && d.Verb == mirror.ApproveRollout {
+		d.By, err = s.approver(ctx, caller, d.Tenant)
+	}
 	if err == nil {
 		err = s.decider.DecideRollout(ctx, d)
 	}
@@ -58,4 +63,27 @@ func (s *Server) decideRollout(ctx context.Context, d mirror.RolloutDecision) (
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[mirror.Rollout]{found[0]}, nil
+}
+
+// approver names the owner that a token approves for. Approvals are for the owners of a tenant, who
+// review its files: another token of it may be one of a pipeline.
+func (s *Server) approver(ctx context.Context, caller view.Token, t fleet.TenantName) (string,
+	error) {
+	if caller.Tenant == "" {
+		return caller.Person(), nil
+	}
+	tenant, err := single(ctx, s.deciding.Tenants, caller.Scope(), view.Filter{Tenant: t})
+	if err != nil || caller.Owns(tenant.Owners) {
+		return caller.Person(), err
+	}
+	why, owner := "this token is of no owner of the tenant, and owners approve waves", "OWNER"
+	if caller.Owner != "" {
+		why = caller.Owner + " is no owner of the tenant any more"
+	}
+	if len(tenant.Owners) > 0 {
+		owner = tenant.Owners[0]
+	}
+	return "", problem(http.StatusForbidden, subjectf("tenant %s", t), why, "use a token of "+
+		strings.Join(tenant.Owners, " or ")+", or ask the platform for one: `argosy token create "+
+		"NAME --tenant "+string(t)+" --write --owner "+owner+"`")
 }

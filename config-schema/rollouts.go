@@ -62,7 +62,7 @@ func rollout(of string) field {
 							"duration up to 168h.", example: "10m", value: upTo(168 * time.Hour)},
 					field{
 						name:    "approval",
-						doc:     "The wave begins once a person approves it: `argosy rollouts approve`.",
+						doc:     "The wave begins once an owner of the tenant approves it: `argosy rollouts approve`.",
 						example: "true", fallback: "false", value: boolean()},
 				).exactlyOneOf("environments", "environmentSelector")).by("name").atMost(20).
 					mayBeEmpty()},

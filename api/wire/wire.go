@@ -161,6 +161,7 @@ type TokenRequest struct {
 	Name   string           `json:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"`
 	Tenant fleet.TenantName `json:"tenant,omitempty" maxLength:"63" doc:"None: the whole platform"`
 	Role   view.Role        `json:"role" enum:"read,write"`
+	Owner  string           `json:"owner,omitempty" maxLength:"256" pattern:"^(github|group):[!-~]+$" example:"github:alice" doc:"Entry of the tenant's owners that the token decides for"`
 	TTL    string           `json:"ttl,omitempty" maxLength:"32" example:"720h" doc:"How long it is valid; none: until it is revoked"`
 }
 

@@ -154,8 +154,12 @@ func tokenCreate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token; only stdout ever shows it",
 		Example: "  argosy token create ci --tenant acme --ttl 720h > token\n" +
+			"  argosy token create alice --tenant acme --write --owner github:alice > token\n" +
 			"  argosy token create ops --write", Args: exactly("NAME"),
 	}
+	var owner string
+	cmd.Flags().StringVar(&owner, "owner", "", "entry of the tenant's spec.owners that the token "+
+		"decides for: it may approve waves")
 	cmd.Flags().StringVar(&tenant, "tenant", "",
 		"restrict it to this tenant (default: the whole platform)")
 	cmd.Flags().BoolVar(&write, "write", false,
@@ -167,7 +171,7 @@ func tokenCreate(a *app) *cobra.Command {
 			return err
 		}
 		ask := wire.TokenRequest{Name: args[0], Tenant: fleet.TenantName(tenant),
-			Role: view.RoleRead}
+			Role: view.RoleRead, Owner: owner}
 		if ttl != 0 {
 			ask.TTL = ttl.String()
 		}
@@ -216,6 +220,7 @@ var tokenColumns = []column[view.Token]{
 		return table.Text(t.Tenant)
 	}},
 	{head: "ROLE", of: func(t view.Token, _ time.Time) table.Value { return table.Text(t.Role) }},
+	{head: "OWNER", of: func(t view.Token, _ time.Time) table.Value { return table.Text(t.Owner) }},
 	{head: "AGE", of: func(t view.Token, now time.Time) table.Value {
 		return age(t.CreatedAt, now)
 	}},

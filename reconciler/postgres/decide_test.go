@@ -247,7 +247,8 @@ func TestTokens(t *testing.T) {
 		return err == nil
 	}
 
-	made, plaintext := make1(view.Token{Name: "ci", Tenant: "acme", Role: view.RoleWrite})
+	made, plaintext := make1(view.Token{Name: "ci", Tenant: "acme", Role: view.RoleWrite,
+		Owner: "github:alice"})
 	if got := must(s.Tokens.VerifyToken(ctx, plaintext))(t); got != made ||
 		got.Subject() != "token:acme/ci" || got.Role != view.RoleWrite {
 		t.Fatalf("made %+v, verified %+v", made, got)

@@ -22,12 +22,12 @@ import (
 // text. A slow hash would add nothing: the secret is 130 random bits, not a password.
 const tokenPrefix = "argosy_"
 
-const tokenColumns = `t.id, t.name, t.tenant, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at`
+const tokenColumns = `t.id, t.name, t.tenant, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at, t.owner`
 
 func scanToken(row pgx.CollectableRow) (view.Token, error) {
 	var t view.Token
 	err := row.Scan(&t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt,
-		&t.RevokedAt)
+		&t.RevokedAt, &t.Owner)
 	return t, err
 }
 
@@ -40,7 +40,7 @@ func (s *Tokens) VerifyToken(ctx context.Context, plaintext string) (view.Token,
 	var stored []byte
 	found, err := collect(ctx, s.database, func(row pgx.CollectableRow) (t view.Token, err error) {
 		err = row.Scan(&stored, &t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt,
-			&t.ExpiresAt, &t.RevokedAt)
+			&t.ExpiresAt, &t.RevokedAt, &t.Owner)
 		return t, err
 	}, `
 		SELECT t.hash, `+tokenColumns+` FROM tokens t
@@ -68,8 +68,8 @@ func tokenID(plaintext string) string {
 	return text(id)
 }
 
-// CreateToken creates a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with
-// its plaintext, which is not stored. mirror.ErrNotFound when there is no such tenant.
+// CreateToken creates a token from Name, Tenant, Role, Owner, CreatedBy and ExpiresAt, and returns
+// it with its plaintext, which is not stored. mirror.ErrNotFound when there is no such tenant.
 func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, string, error) {
 	if t.Role != view.RoleRead && t.Role != view.RoleWrite {
 		return view.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name,
@@ -83,9 +83,10 @@ func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, str
 	hash := sha256.Sum256([]byte(plaintext))
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
-			INSERT INTO tokens (id, hash, name, tenant, tenant_uid, role, created_by, created_at, expires_at)
-			SELECT $1, $2, $3, $4, live_tenant($4), $5, $6, now(), $7 WHERE $4 = '' OR live_tenant($4) IS NOT NULL
-			ON CONFLICT (id) DO NOTHING`, t.ID, hash[:], t.Name, string(t.Tenant), string(t.Role), text(t.CreatedBy), t.ExpiresAt)
+			INSERT INTO tokens (id, hash, name, tenant, tenant_uid, role, created_by, created_at, expires_at, owner)
+			SELECT $1, $2, $3, $4, live_tenant($4), $5, $6, now(), $7, $8 WHERE $4 = '' OR live_tenant($4) IS NOT NULL
+			ON CONFLICT (id) DO NOTHING`, t.ID, hash[:], t.Name, string(t.Tenant), string(t.Role), text(t.CreatedBy), t.ExpiresAt,
+			text(t.Owner))
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, str
 		}
 		return recordDecision(
 			ctx, tx, decision{action: "create token", subject: t.Subject(), tenant: t.Tenant,
-				by: t.CreatedBy, note: string(t.Role)})
+				by: t.CreatedBy, note: strings.TrimSpace(string(t.Role) + " " + t.Owner)})
 	})
 	if err != nil {
 		return view.Token{}, "", fmt.Errorf("token %s: %w", t.Name, err)
