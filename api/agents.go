@@ -359,12 +359,17 @@ func protocol() []protocolRequest {
 		{method: http.MethodGet, path: agent.PathStream, id: "agent-stream",
 			outType: "text/event-stream", status: http.StatusOK,
 			summary: "Changes after the cursor in Last-Event-ID, as they happen: hello, " +
-				"rows, again, syncs, stops, bye"},
+				"rows, again, syncs, stops, moves, instance, bye"},
 		{method: http.MethodPost, path: agent.PathStatus, id: "agent-status",
 			in: reflect.TypeFor[agent.Report](), status: http.StatusNoContent,
 			summary: "Applied rows and the cluster's status, numbered; at most " +
 				strconv.Itoa(agent.MaxReport>>20) + " MiB and " + strconv.Itoa(agent.MaxItems) +
 				" items of each kind"},
+		{method: http.MethodPost, path: agent.PathManifests, id: "agent-manifests",
+			in:  reflect.TypeFor[agent.ManifestsRequest](),
+			out: reflect.TypeFor[agent.Manifests](), status: http.StatusOK,
+			summary: "The manifests of the version of Argo CD that the agent's engine is to " +
+				"have: JSON of content by path, compressed by gzip"},
 		{method: http.MethodGet, path: agent.PathProbe, id: "agent-probe", open: true,
 			outType: "text/event-stream", status: http.StatusOK,
 			summary: "A stream of " + agent.ProbeGap.String() +

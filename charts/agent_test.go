@@ -90,6 +90,12 @@ func TestTheAgentChartMatchesTheManifest(t *testing.T) {
 		"further namespaces": {edge.Install{Hub: "https://argosy.example.com",
 			ApplicationNamespaces: []string{"shop-apps", "more"}}, []string{"--set",
 			"hub.url=https://argosy.example.com,argocd.applicationNamespaces={shop-apps,more}"}},
+		"an Argo CD of the rings": {edge.Install{Hub: "https://argosy.example.com",
+			InstallArgoCD: true}, []string{"--set",
+			"hub.url=https://argosy.example.com,argocd.install=true"}},
+		"one without secrets": {edge.Install{Hub: "https://argosy.example.com",
+			InstallArgoCD: true, PublicOnly: true}, []string{"--set",
+			"hub.url=https://argosy.example.com,argocd.install=true,repositories.private=false"}},
 		"another port": {edge.Install{Hub: "https://argosy.example.com:8443"},
 			[]string{"--set", "hub.url=https://argosy.example.com:8443"}},
 	} {

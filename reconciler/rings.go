@@ -105,7 +105,7 @@ func follow(view *catalog.View, facts mirror.RingFacts) (following map[string][]
 	managed := map[fleet.EngineName]bool{}
 	for _, name := range view.Engines() {
 		d := view.Engine(name)
-		if d != nil && d.Engine.ArgoCD.Managed && d.Engine.Connection.Agent == nil {
+		if d != nil && d.Engine.ArgoCD.Managed {
 			following[d.Engine.RingName()] = append(following[d.Engine.RingName()], name)
 			managed[name] = true
 		}

@@ -540,6 +540,8 @@ func (p *place) installFlags(cmd *cobra.Command) {
 		"image of the agent, which runs this program")
 	cmd.Flags().StringVar(&p.install.NoProxy, "no-proxy", "",
 		"hosts that the agent reaches without the proxy")
+	cmd.Flags().BoolVar(&p.install.InstallArgoCD, "install-argocd", false,
+		"let the control plane install and upgrade the Argo CD of the namespace (docs/rings.md)")
 	cmd.Flags().BoolVar(&p.install.EgressOnly, "egress-only", false,
 		"add a NetworkPolicy: no ingress, and egress only to DNS, the control plane and the API server")
 }

@@ -17,6 +17,8 @@ const (
 	PathSnapshot = "/api/v1/cluster/self/applications"
 	PathStream   = "/api/v1/cluster/self/applications/stream"
 	PathStatus   = "/api/v1/cluster/self/status"
+	// PathManifests returns the manifests of a version of Argo CD that the engine is to have.
+	PathManifests = "/api/v1/cluster/self/manifests"
 )
 
 // Protocol is the newest protocol version that this program supports, and Oldest the oldest. An
@@ -24,10 +26,12 @@ const (
 // newer one as its own newest, because later versions only add fields. Session reads and writes the
 // headers, which are signed with the request.
 const (
-	Protocol = 2
+	Protocol = 3
 	Oldest   = 1
 	// ProtocolMoves is the first version whose agents carry out the steps of a move (ADR 0062).
 	ProtocolMoves = 2
+	// ProtocolInstall is the first version whose agents install the Argo CD beside them (ADR 0075).
+	ProtocolInstall = 3
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
 	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start
@@ -42,6 +46,7 @@ const (
 	MaxItems    = 500       // of each list of a report
 	MaxMessage  = 1 << 10   // bytes of one text field
 	MaxSnapshot = 256 << 20 // bytes of a snapshot
+	MaxPacked   = 8 << 20   // bytes of the response of PathManifests
 	MaxEvent    = 8 << 20   // bytes of one message of the stream
 	// between keep-alives on an idle stream; three missed ones end the stream
 	Heartbeat = 15 * time.Second
@@ -149,7 +154,9 @@ const (
 	// EventStops
 	EventStopEnds = "ends"
 	EventMoves    = "moves" // Moves: all Applications that move to or from the engine
-	EventGoAway   = "bye"   // GoAway; the last message
+	// Instance, or null: the Argo CD that the engine is to have; null if it is not managed
+	EventInstance = "instance"
+	EventGoAway   = "bye" // GoAway; the last message
 )
 
 // Hello opens a stream.
@@ -248,6 +255,36 @@ type MoveReport struct {
 	Departure *mirror.Departure `json:"departure,omitempty"`
 }
 
+// Instance is the Argo CD that a managed engine is to have. The agent asks for the manifests of a
+// digest that it does not have.
+type Instance struct {
+	Version string               `json:"version"`
+	Digest  string               `json:"digest"` // of the manifests
+	State   mirror.InstanceState `json:"state"`  // as the hub knows it
+	Message string               `json:"message,omitempty"`
+}
+
+// ManifestsRequest is the body of PathManifests.
+type ManifestsRequest struct {
+	Digest string `json:"digest"`
+}
+
+// Manifests is the response of PathManifests. The agent checks the files against the digest.
+type Manifests struct {
+	Version string `json:"version"`
+	Packed  []byte `json:"packed"` // see mirror.RingManifests
+}
+
+// InstanceReport is how far the agent has come with an instance. It counts only while the engine is
+// to have that digest.
+type InstanceReport struct {
+	Digest  string               `json:"digest"`
+	State   mirror.InstanceState `json:"state"`
+	Message string               `json:"message,omitempty"`
+	// Released: the instance of state Releasing was given back
+	Released bool `json:"released,omitempty"`
+}
+
 // GoAway ends a stream with a reason.
 type GoAway struct {
 	Code    string `json:"code"`
@@ -303,7 +340,9 @@ type Report struct {
 	Observed []Observed   `json:"observed,omitempty"`
 	Syncs    []SyncStatus `json:"syncs,omitempty"`
 	Moves    []MoveReport `json:"moves,omitempty"`
-	Status   *AgentStatus `json:"standing,omitempty"`
+	// of the Argo CD that the agent installs; at most one, as a list like the others
+	Instances []InstanceReport `json:"instances,omitempty"`
+	Status    *AgentStatus     `json:"standing,omitempty"`
 	// own Applications of a cluster in autonomous mode
 	Own []mirror.OwnApplication `json:"own,omitempty"`
 	// this report completes the list of own Applications of this session: unlisted ones were

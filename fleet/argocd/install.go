@@ -92,17 +92,30 @@ func installRights() (all []right) {
 		right{group: "rbac.authorization.k8s.io", resource: "roles", verb: "bind"})
 }
 
+// definitionRights are the rights that Install needs in the cluster. RBAC cannot restrict create to
+// a name.
+func definitionRights() []right {
+	all := []right{{group: "apiextensions.k8s.io", resource: "customresourcedefinitions",
+		verb: "create"}}
+	for _, name := range []string{"applications.argoproj.io", "appprojects.argoproj.io"} {
+		for _, verb := range []string{"get", "patch"} {
+			all = append(all, right{group: "apiextensions.k8s.io",
+				resource: "customresourcedefinitions", name: name, verb: verb})
+		}
+	}
+	return all
+}
+
 // installFindings names the missing rights of a managed engine.
 func (e preflight) installFindings(ctx context.Context) ([]engine.Finding, error) {
 	if !e.managed {
 		return nil, nil
 	}
 	missing, err := e.missingRights(ctx, installRights())
-	for _, verb := range []string{"get", "create", "patch"} { // of the cluster
-		allowed, rerr := e.client.allowed(ctx, right{group: "apiextensions.k8s.io",
-			resource: "customresourcedefinitions", verb: verb})
+	for _, r := range definitionRights() {
+		allowed, rerr := e.client.allowed(ctx, r)
 		if err = errors.Join(err, rerr); err == nil && !allowed {
-			missing = append(missing, verb+" customresourcedefinitions")
+			missing = append(missing, strings.TrimSpace(r.verb+" "+r.resource+" "+r.name))
 		}
 	}
 	if err != nil || len(missing) == 0 {
@@ -115,5 +128,6 @@ func (e preflight) installFindings(ctx context.Context) ([]engine.Finding, error
 	return []engine.Finding{{Code: "install-rights",
 		Message: e.actor() + " may not " + strings.Join(missing, ", ") + more +
 			", and cannot install Argo CD in namespace " + e.namespace,
-		Fix: "grant the rights of docs/rings.md, or remove argocd.managed of the Engine"}}, nil
+		Fix: "grant the rights of docs/rings.md (argocd.install of the chart argosy-agent), or " +
+			"remove argocd.managed of the Engine"}}, nil
 }

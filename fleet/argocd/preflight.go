@@ -46,12 +46,14 @@ func (e preflight) run(ctx context.Context) (engine.Report, error) {
 		return report, fmt.Errorf("preflight of engine %s: Argo CD's version could not be read: %w",
 			e.name, err)
 	}
-	for _, check := range []func(context.Context, string) ([]engine.Finding, error){
-		e.checkSettings, e.checkDefaultProject, e.checkApplications, e.checkRights,
-		e.checkAccounts} {
-		if len(kinds) > 0 {
-			break // without Argo CD's kinds the other checks would only repeat it
-		}
+	checks := []func(context.Context, string) ([]engine.Finding, error){e.checkSettings,
+		e.checkDefaultProject, e.checkApplications, e.checkRights, e.checkAccounts}
+	if len(kinds) > 0 { // without Argo CD's kinds the other checks would only repeat it
+		checks = append(checks[:0], func(ctx context.Context, _ string) ([]engine.Finding, error) {
+			return e.installFindings(ctx)
+		})
+	}
+	for _, check := range checks {
 		found, err := check(ctx, report.Version)
 		if err != nil {
 			return report, fmt.Errorf("preflight of engine %s: %w", e.name, err)

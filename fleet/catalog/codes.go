@@ -27,7 +27,6 @@ const (
 	codeUnknownEnv        = "unknown-environment"
 	codeUnknownEngine     = "unknown-engine"
 	codeUnknownRing       = "unknown-ring"
-	codeManagedAgent      = "managed-behind-agent"
 	codeUnknownDeployment = "unknown-deployment"
 	codeNotADestination   = "not-a-destination"
 	codeDuplicateOverride = "duplicate-override"
@@ -96,7 +95,6 @@ func Codes() map[string]string {
 		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
 		codeUnknownEnv:        "The tenant has no such environment in effect.",
 		codeUnknownRing:       "No such ring is declared in the Fleet.",
-		codeManagedAgent:      "Argosy installs no Argo CD behind an agent.",
 		codeUnknownEngine:     "No such engine is declared in fleet/engines/.",
 		codeUnknownDeployment: "The tenant has no such deployment in effect.",
 		codeNotADestination:   "An environment is named that the deployment does not go to.",

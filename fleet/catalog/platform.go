@@ -62,27 +62,21 @@ func checkMetrics(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 	return problems
 }
 
-// checkManaged refuses a managed engine that Argosy cannot install, or whose ring is not declared.
+// checkManaged refuses a managed engine whose ring is not declared.
 func (ch *checker) checkManaged(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 	if !spec.ArgoCD.Managed {
 		return nil
-	}
-	var problems []fleet.Problem
-	if spec.Connection.Agent != nil {
-		problems = append(problems, e.problem("spec.argocd.managed", codeManagedAgent,
-			"remove managed, and install Argo CD with the chart argosy-engine",
-			"Argosy installs no Argo CD behind an agent, which has no right to write workloads"))
 	}
 	var names []string
 	if d := ch.st.get(fleetKey()); d != nil {
 		names = ringNames(d.Fleet)
 	}
-	if !slices.Contains(names, spec.RingName()) {
-		problems = append(problems, e.problem("spec.ring", codeUnknownRing,
-			didYouMean(spec.RingName(), names, "declare it in spec.rings of fleet/fleet.yaml"),
-			"the Fleet has no ring %q", spec.RingName()))
+	if slices.Contains(names, spec.RingName()) {
+		return nil
 	}
-	return problems
+	return []fleet.Problem{e.problem("spec.ring", codeUnknownRing,
+		didYouMean(spec.RingName(), names, "declare it in spec.rings of fleet/fleet.yaml"),
+		"the Fleet has no ring %q", spec.RingName())}
 }
 
 func ringNames(f *fleet.FleetSpec) (names []string) {

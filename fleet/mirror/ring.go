@@ -1,7 +1,12 @@
 package mirror
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -114,4 +119,27 @@ type InstanceTarget struct {
 type RingManifests struct {
 	Version, Digest string
 	Files           map[string][]byte
+}
+
+// Pack returns the files as JSON of content by path, compressed by gzip.
+func (m RingManifests) Pack() ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	err := errors.Join(json.NewEncoder(z).Encode(m.Files), z.Close())
+	return out.Bytes(), err
+}
+
+// UnpackManifests returns the files that Pack has packed. It fails unless they have the digest.
+func UnpackManifests(version, digest string, packed []byte) (RingManifests, error) {
+	m := RingManifests{Version: version, Digest: digest}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return m, err
+	}
+	// base64 adds a third
+	err = json.NewDecoder(io.LimitReader(z, 2*fleet.MaxManifestBytes)).Decode(&m.Files)
+	if have := fleet.ManifestsDigest(m.Files); err == nil && have != digest {
+		err = fmt.Errorf("they have the digest %s", have)
+	}
+	return m, err
 }

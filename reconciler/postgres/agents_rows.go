@@ -138,6 +138,37 @@ func (s *Agents) AgentMoves(ctx context.Context, engine fleet.EngineName) (regis
 	return moves, wrap(err, "moves for the agent of engine %s", engine)
 }
 
+// AgentInstance returns the Argo CD that the engine is to have; otherwise as AgentRows.
+func (s *Agents) AgentInstance(ctx context.Context, engine fleet.EngineName) (registry.Instance,
+	error) {
+	var found registry.Instance
+	err := s.again(ctx, func() error {
+		return s.forAgent(ctx, engine, func(tx pgx.Tx, _ bool, _ int64) error {
+			return tx.QueryRow(ctx, `SELECT incarnation(), (SELECT `+sqlInstance+
+				` FROM instances i WHERE i.engine = $1)`, string(engine)).Scan(&found.Life,
+				&found.Wanted)
+		})
+	})
+	return found, wrap(err, "instance for the agent of engine %s", engine)
+}
+
+// AgentManifests returns the version of the manifests that the engine is to have, and their packed
+// files; mirror.ErrNotFound if it is to have others. Otherwise as AgentRows.
+func (s *Agents) AgentManifests(ctx context.Context, engine fleet.EngineName, digest string) (
+	version string, packed []byte, err error) {
+	err = s.again(ctx, func() error {
+		return s.forAgent(ctx, engine, func(tx pgx.Tx, _ bool, _ int64) error {
+			err := tx.QueryRow(ctx, `SELECT version, files FROM ring_manifests WHERE digest = $1`,
+				text(digest)).Scan(&version, &packed)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return mirror.ErrNotFound
+			}
+			return err
+		})
+	})
+	return version, packed, wrap(err, "manifests for the agent of engine %s", engine)
+}
+
 // agentRead returns all results of a statement for the agent of an engine. The statement may depend
 // on whether the engine is declared.
 func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName,
@@ -167,7 +198,7 @@ func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (r
 		var changed []string
 		var generations []int64
 		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
-			&n.Rows, &n.Syncs, &n.Moves, &n.Ended, &changed, &generations,
+			&n.Rows, &n.Syncs, &n.Moves, &n.Instances, &n.Ended, &changed, &generations,
 			&n.Life, &n.Confirmed)
 		n.Changed = make([]registry.Change, len(changed))
 		for i, id := range changed {
@@ -191,6 +222,7 @@ const (
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT from_engine AS engine FROM application_moves WHERE step <> 'Done'
 			UNION SELECT to_engine FROM application_moves WHERE step <> 'Done') c WHERE ` + sqlServed + `),
+		ARRAY(SELECT c.engine FROM (SELECT i.engine FROM instances i WHERE i.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes') c WHERE ` + sqlServed + `),
 		ARRAY(SELECT a.id FROM agents a WHERE a.ended_at IS NOT NULL AND a.ended_at > coalesce($2::timestamptz, now()) - interval '2 minutes'),
 		coalesce(g.ids, '{}'), coalesce(g.generations, '{}'), incarnation(), m.confirmed
 	FROM mirror m, (

@@ -46,8 +46,10 @@ func TestEveryTableHasAPolicyForAgents(t *testing.T) {
 			if secured && !walled {
 				t.Errorf("%s: no wall before agents", name)
 			}
-			// see TestAnAgentReadsTheMovesOfItsEngine
-			shown := name == "application_moves" || slices.Contains(shownToAgents, name)
+			// see TestAnAgentReadsTheMovesOfItsEngine and
+			// TestAnAgentReadsAndReportsTheInstanceOfItsEngine
+			shown := slices.Contains([]string{"application_moves", "instances",
+				"ring_manifests"}, name) || slices.Contains(shownToAgents, name)
 			if reads != shown || columns != shown ||
 				writes || shown && !walled {
 				t.Errorf("%s: an agent reads it %v (a column %v), writes it %v, wall %v", name,

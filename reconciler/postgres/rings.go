@@ -1,13 +1,8 @@
 package postgres
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +25,11 @@ const sqlRing = `jsonb_build_object('name', r.name, 'state', r.state, 'version',
 // sqlJudged counts an engine's Applications that are Degraded, and that Argo CD cannot compare.
 const sqlJudged = `SELECT count(*) FILTER (WHERE s.health = 'Degraded') AS degraded, count(*) FILTER (WHERE s.sync = 'Unknown') AS unknown
 	FROM status s WHERE s.kind = 'Application' AND NOT s.gone AND s.engine = `
+
+// sqlConnected reports whether the agent that holds the lease l of an instance i is connected; true
+// without an agent, whose lease does not expire.
+const sqlConnected = `(l.holder NOT LIKE 'agent/%' OR EXISTS (SELECT FROM agents a JOIN replicas r ON r.replica = a.connected_to
+	WHERE a.engine = i.engine AND a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `))`
 
 // RingFacts returns what decides about the rings. It counts the Applications of engines that are
 // being changed only.
@@ -61,7 +61,7 @@ func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
 			i.Work.Since = orZero(since)
 			return i, err
 		}, `
-			SELECT `+sqlInstance+`, coalesce(e.reachable AND l.expires_at > now(), false), coalesce(e.work, ''), coalesce(e.work_message, ''),
+			SELECT `+sqlInstance+`, coalesce(e.reachable AND l.expires_at > now() AND `+sqlConnected+`, false), coalesce(e.work, ''), coalesce(e.work_message, ''),
 				e.work_since, coalesce(c.degraded, 0), coalesce(c.unknown, 0)
 			FROM instances i LEFT JOIN engines e ON e.engine = i.engine LEFT JOIN leases l ON l.name = 'engine/' || i.engine
 			LEFT JOIN LATERAL (`+sqlJudged+`i.engine AND i.good_digest <> i.digest) c ON true`)
@@ -77,7 +77,7 @@ func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
 // mirror.ErrFenced when the lease has passed on.
 func (s *Plans) StoreManifests(ctx context.Context, lease mirror.Lease,
 	m mirror.RingManifests) error {
-	packed, err := pack(m.Files)
+	packed, err := m.Pack()
 	if err != nil {
 		return err
 	}
@@ -91,23 +91,6 @@ func (s *Plans) StoreManifests(ctx context.Context, lease mirror.Lease,
 			m.Digest, m.Version, packed)
 	})
 	return wrap(err, "manifests of Argo CD %s", m.Version)
-}
-
-func pack(files map[string][]byte) ([]byte, error) {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	err := errors.Join(json.NewEncoder(z).Encode(files), z.Close())
-	return out.Bytes(), err
-}
-
-func unpack(packed []byte) (files map[string][]byte, err error) {
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	// base64 adds a third
-	err = json.NewDecoder(io.LimitReader(z, 2*fleet.MaxManifestBytes)).Decode(&files)
-	return files, err
 }
 
 // TakeRingStep records a step of a ring. mirror.ErrFenced when the lease has passed on.
@@ -193,11 +176,7 @@ func (s *Work) Manifests(ctx context.Context, digest string) (m mirror.RingManif
 			digest).Scan(&m.Version, &packed)
 	})
 	if err == nil {
-		m.Digest = digest
-		m.Files, err = unpack(packed)
-	}
-	if have := fleet.ManifestsDigest(m.Files); err == nil && have != digest {
-		err = fmt.Errorf("they have the digest %s", have)
+		m, err = mirror.UnpackManifests(m.Version, digest, packed)
 	}
 	return m, wrap(err, "manifests %s", digest)
 }

@@ -3,6 +3,7 @@
 package rings
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -163,7 +164,7 @@ func (d decision) gate(i mirror.InstanceFacts) string {
 		return "cannot have " + i.Version + ": " + i.Message
 	case i.State == mirror.InstanceInstalling && took >= time.Duration(d.Gates.Within):
 		return fmt.Sprintf("does not run %s after %s: %s", i.Version,
-			time.Duration(d.Gates.Within), i.Message)
+			time.Duration(d.Gates.Within), cmp.Or(i.Message, "it is not reachable"))
 	case i.State != mirror.InstanceRunning || !i.Followed || took < d.steady():
 		return ""
 	case i.Work.Faulty():

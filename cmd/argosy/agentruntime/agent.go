@@ -287,7 +287,8 @@ func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
 	given, _ := a.namespaces(hello)
 	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace,
-		InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true},
+		InstallationID: hello.ArgoCD.InstallationID, Managed: hello.ArgoCD.Managed},
+		Connection:  fleet.Connection{InCluster: true},
 		DedicatedTo: hello.DedicatedTo, ApplicationNamespaces: given,
 		Metrics: hello.Metrics.ThroughAPIServer()}
 }
@@ -306,7 +307,10 @@ func (a *Agent) namespaces(hello agent.Hello) (given []fleet.ApplicationNamespac
 	return given, refused
 }
 
-var _ worker.Moves = (*edge.Follower)(nil)
+var (
+	_ worker.Moves     = (*edge.Follower)(nil)
+	_ worker.Instances = (*edge.Follower)(nil)
+)
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 	return worker.Config{

@@ -386,6 +386,9 @@ func (c *ClusterCheck) checkServer(context.Context) Result {
 // checkArgoCD verifies Argo CD's kinds, its settings in the namespace, and its version.
 func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 	install := "install Argo CD 2.14 or 3.x, or name its namespace with --argocd-namespace"
+	if c.Install.InstallArgoCD {
+		return c.checkNamespace(ctx)
+	}
 	list, err := c.Client.Discovery().ServerResourcesForGroupVersion("argoproj.io/v1alpha1")
 	switch {
 	case apierrors.IsNotFound(err):
@@ -410,6 +413,20 @@ func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 			"failed to check Argo CD in namespace %s: %s", ns, plain(err.Error()))
 	}
 	return ok("in namespace %s, %s", ns, c.version(ctx))
+}
+
+// checkNamespace verifies that the namespace exists in which the agent installs Argo CD.
+func (c *ClusterCheck) checkNamespace(ctx context.Context) Result {
+	ns := c.Install.ArgoCDNamespace
+	_, err := c.Client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fail("kubectl create namespace "+ns, "there is no namespace %s", ns)
+	case err != nil:
+		return warn("repeat the check with the rights of an admin",
+			"failed to read namespace %s: %s", ns, plain(err.Error()))
+	}
+	return ok("the control plane installs it in namespace %s", ns)
 }
 
 // version returns the tag of the controller's image or, without a tag, the version label of the
@@ -453,7 +470,7 @@ func (in Install) needs() []need {
 	in = in.withDefaults()
 	var all []need
 	granted := map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(),
-		in.ArgoCDNamespace: in.argoRules(), "": clusterRules()}
+		in.ArgoCDNamespace: in.argoRules(), "": in.clusterRules()}
 	for _, namespace := range in.ApplicationNamespaces {
 		granted[namespace] = applicationRules()
 	}
@@ -523,7 +540,7 @@ func firstNames(all []string, most int) string {
 // checkPolicy verifies that the API server serves ValidatingAdmissionPolicy, which keeps the agent
 // away from other Secrets.
 func (c *ClusterCheck) checkPolicy(context.Context) Result {
-	if c.Install.PublicOnly {
+	if !c.Install.writesSecrets() {
 		return ok("not needed: the agent has no right on Secrets of Argo CD")
 	}
 	list, err := c.Client.Discovery().ServerResourcesForGroupVersion(

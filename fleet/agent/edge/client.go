@@ -281,13 +281,17 @@ func (c *Client) exchange(request *http.Request, out any) error {
 		return fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, refusalOf(answer))
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse+1))
+	most := int64(maxResponse)
+	if strings.HasSuffix(request.URL.Path, agent.PathManifests) {
+		most = agent.MaxPacked
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, c.reason(ctx, err))
-	case len(body) > maxResponse:
+	case int64(len(body)) > most:
 		return fmt.Errorf("%s %s: the response is larger than %d bytes", request.Method,
-			request.URL.Path, maxResponse)
+			request.URL.Path, most)
 	case out == nil:
 		return nil
 	}

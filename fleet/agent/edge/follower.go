@@ -81,6 +81,7 @@ type Follower struct {
 	syncStates       map[string]mirror.OperationState
 	syncsRead        bool
 	moves            moves
+	instance         *agent.Instance // as the hub has sent it, with the state reported since
 	stops            []mirror.Stop
 	stopsRead        bool
 	ends             []mirror.StopEnd
@@ -326,6 +327,12 @@ func (f *Follower) handle(event Event) error {
 			return unreadable(event, err)
 		}
 		f.setMoves(moves)
+	case agent.EventInstance:
+		var instance *agent.Instance
+		if err := json.Unmarshal(event.Data, &instance); err != nil {
+			return unreadable(event, err)
+		}
+		f.setInstance(instance)
 	case agent.EventStops:
 		var stops []mirror.Stop
 		if err := json.Unmarshal(event.Data, &stops); err != nil {

@@ -53,6 +53,9 @@ type Install struct {
 	// PublicOnly omits all rights on Secrets in Argo CD's namespace. It suffices if all
 	// repositories are public and the agent serves one environment.
 	PublicOnly bool
+	// InstallArgoCD adds the rights to install and upgrade the Argo CD of its namespace, which must
+	// exist (ADR 0075).
+	InstallArgoCD bool
 	// EgressOnly adds a NetworkPolicy that denies ingress and allows egress to DNS and the ports of
 	// the hub and the API server.
 	EgressOnly bool
@@ -142,7 +145,7 @@ func (in Install) Objects() ([]runtime.Object, error) {
 	for _, ns := range in.ApplicationNamespaces {
 		all = append(all, in.role(ns, applicationRules()), in.bind(ns))
 	}
-	if !in.PublicOnly {
+	if in.writesSecrets() {
 		all = append(all, in.policy(), in.policyBinding())
 	}
 	if len(in.CA) > 0 {
@@ -268,6 +271,9 @@ func (in Install) argoRules() []rbac.PolicyRule {
 		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
 			"secrets"}, Verbs: write})
 	}
+	if in.InstallArgoCD {
+		rules = append(rules, installRules(in.PublicOnly)...)
+	}
 	if len(in.ApplicationNamespaces) > 0 { // whether Argo CD serves them
 		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
 			"configmaps"}, ResourceNames: []string{"argocd-cmd-params-cm"},
@@ -275,6 +281,37 @@ func (in Install) argoRules() []rbac.PolicyRule {
 	}
 	return rules
 }
+
+// installRules are the rights of docs/rings.md in Argo CD's namespace, besides argoRules. With
+// them, the agent may run any program there.
+func installRules(public bool) []rbac.PolicyRule {
+	write := []string{"get", "create", "patch", "delete"}
+	rules := []rbac.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"get", "create", "update", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "services"},
+			Verbs: write},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"},
+			Verbs: write},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"},
+			Verbs: write},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"},
+			Verbs: write},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"roles"},
+			Verbs: []string{"get", "create", "patch", "delete", "escalate", "bind"}},
+	}
+	if public { // otherwise argoRules cover it
+		rules = append(rules,
+			rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
+				ResourceNames: []string{keySecret}, Verbs: []string{"get", "patch"}},
+			rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
+				Verbs: []string{"create"}})
+	}
+	return rules
+}
+
+// writesSecrets reports whether the agent has a right to write Secrets in Argo CD's namespace.
+func (in Install) writesSecrets() bool { return !in.PublicOnly || in.InstallArgoCD }
 
 // applicationRules are the rights in a further namespace: the agent creates no Application there.
 func applicationRules() []rbac.PolicyRule {
@@ -284,14 +321,26 @@ func applicationRules() []rbac.PolicyRule {
 
 // clusterRules cover the cluster-scoped reads: the UID that identifies the cluster, and the schema
 // that reveals Argo CD's version.
-func clusterRules() []rbac.PolicyRule {
-	return []rbac.PolicyRule{
+func (in Install) clusterRules() []rbac.PolicyRule {
+	rules := []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{
 			"kube-system"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{
 			"customresourcedefinitions"}, ResourceNames: []string{"applications.argoproj.io"},
 			Verbs: []string{"get"}},
 	}
+	if in.InstallArgoCD {
+		rules = append(rules,
+			rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"},
+				ResourceNames: []string{in.ArgoCDNamespace}, Verbs: []string{"get"}},
+			rbac.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{
+				"customresourcedefinitions"}, ResourceNames: []string{
+				"applications.argoproj.io", "appprojects.argoproj.io"},
+				Verbs: []string{"get", "patch"}},
+			rbac.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{
+				"customresourcedefinitions"}, Verbs: []string{"create"}})
+	}
+	return rules
 }
 
 // clusterName names cluster-scoped objects. It differs between two agents on a cluster.
@@ -304,7 +353,7 @@ func (in Install) clusterName() string {
 
 func (in Install) clusterRole() *rbac.ClusterRole {
 	return &rbac.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(),
-		Kind: "ClusterRole"}, ObjectMeta: in.meta(in.clusterName(), ""), Rules: clusterRules()}
+		Kind: "ClusterRole"}, ObjectMeta: in.meta(in.clusterName(), ""), Rules: in.clusterRules()}
 }
 
 func (in Install) clusterBinding() *rbac.ClusterRoleBinding {
@@ -440,6 +489,9 @@ func (in Install) hubPort() int32 {
 const ourSecret = `has(%s.metadata.labels) && 'app.kubernetes.io/managed-by' in %s.metadata.labels && %s.metadata.labels['app.kubernetes.io/managed-by'] == 'argosy' && ` +
 	`'argocd.argoproj.io/secret-type' in %s.metadata.labels && %s.metadata.labels['argocd.argoproj.io/secret-type'] in ['repository', 'cluster']`
 
+// keySecret is the Secret of Argo CD's own keys, which an installation creates.
+const keySecret = "argocd-secret"
+
 func labelled(object string) string { return strings.ReplaceAll(ourSecret, "%s", object) }
 
 // policy denies the agent writes that RBAC cannot distinguish: those in Argo CD's namespace to
@@ -466,14 +518,25 @@ func (in Install) policy() *admission.ValidatingAdmissionPolicy {
 				{Name: "by-the-agent", Expression: "request.userInfo.username == '" +
 					in.username() + "' && request.namespace == '" + in.ArgoCDNamespace + "'"}},
 			Validations: []admission.Validation{
-				{Expression: "oldObject == null || (" + labelled("oldObject") + ")",
+				{Expression: "oldObject == null || (" + labelled("oldObject") + ")" +
+					in.orKeys("object != null && oldObject"),
 					Message: "the agent changes and deletes only the Secrets that it has made"},
-				{Expression: "object == null || (" + labelled("object") + ")",
+				{Expression: "object == null || (" + labelled("object") + ")" +
+					in.orKeys("object"),
 					Message: "the agent makes only Secrets of repositories and clusters, with " +
 						"its labels"},
 			},
 		},
 	}
+}
+
+// orKeys admits argocd-secret too if the agent installs Argo CD: it creates it, and never deletes
+// it.
+func (in Install) orKeys(object string) string {
+	if !in.InstallArgoCD {
+		return ""
+	}
+	return " || (" + object + ".metadata.name == '" + keySecret + "')"
 }
 
 func (in Install) policyName() string {

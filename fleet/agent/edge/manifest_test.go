@@ -48,14 +48,14 @@ func TestRightsAreMinimal(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		in := install().withDefaults()
 		in.PublicOnly, in.ApplicationNamespaces = public, []string{"shop-apps"}
-		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), clusterRules(),
+		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), in.clusterRules(),
 			applicationRules()) {
 			if s := strings.Join(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources),
 				" "); strings.Contains(s, "*") {
 				t.Errorf("a wildcard: %v", rule)
 			}
 		}
-		for _, rule := range clusterRules() {
+		for _, rule := range in.clusterRules() {
 			if len(rule.ResourceNames) != 1 || !slices.Equal(rule.Verbs, []string{"get"}) {
 				t.Errorf("on the whole cluster: %v", rule)
 			}

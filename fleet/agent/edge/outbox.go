@@ -50,9 +50,11 @@ const (
 	listSyncs
 	listOwn
 	listMoves
+	listInstances
 )
 
-var listNames = [...]string{"acks", "observed", "syncs", "own", "moves"}
+var listNames = [...]string{"acks", "observed", "syncs", "own", "moves",
+	"instances"}
 
 // list holds the pending items of one kind, oldest first, and the hashes of the last reported ones.
 type list struct {
@@ -161,6 +163,24 @@ func (o *Outbox) keepMoves(moves []agent.Move) {
 	maps.DeleteFunc(o.lists[listMoves].lastReported, func(key string, _ [sha256.Size]byte) bool {
 		return !keep[key]
 	})
+}
+
+// instanceKey is the key of the only item of listInstances.
+const instanceKey = "instance"
+
+// reportInstance reports how far the engine's Argo CD has come.
+func (o *Outbox) reportInstance(r agent.InstanceReport) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.Message = cut(r.Message)
+	o.put(listInstances, instanceKey, r, nil)
+}
+
+// forgetInstance drops the reported value: the hub has another state.
+func (o *Outbox) forgetInstance() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.lists[listInstances].lastReported, instanceKey)
 }
 
 // isOpen reports whether a session is open.
@@ -415,6 +435,8 @@ type envelope struct {
 	Own      []json.RawMessage `json:"own,omitempty"`
 	OwnWhole bool              `json:"ownWhole,omitempty"`
 	Moves    []json.RawMessage `json:"moves,omitempty"`
+	// see agent.Report
+	Instances []json.RawMessage `json:"instances,omitempty"`
 }
 
 // maxItemBytes leaves space for the fields of a report other than the items.
@@ -449,7 +471,7 @@ func (o *Outbox) next() (*inFlight, <-chan struct{}) {
 	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]),
 		Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
 		Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole,
-		Moves: raws(p.items[listMoves])})
+		Moves: raws(p.items[listMoves]), Instances: raws(p.items[listInstances])})
 	if err != nil {
 		return nil, o.changed // the raw values were encoded by the same package
 	}

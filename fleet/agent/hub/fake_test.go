@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +44,9 @@ type fakeStore struct {
 	whole    bool
 	moves    []mirror.ApplicationMove
 	lastStep mirror.ApplicationMove // as recorded last
-	leaks    bool                   // AgentMoves returns those of other engines
+	wants    map[fleet.EngineName]*mirror.Instance
+	packed   map[string][]byte // manifests by digest
+	leaks    bool              // AgentMoves returns those of other engines
 
 	life      string // incarnation of the database
 	gitAway   bool   // nothing is confirmed
@@ -60,7 +63,8 @@ func newFakeStore() *fakeStore {
 		syncs: map[fleet.EngineName][]mirror.SyncRequest{}, leases: map[string]mirror.Lease{},
 		open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
 		ends: map[string]mirror.OperationState{}, life: "first",
-		lives: map[fleet.EngineName]string{}}
+		lives: map[fleet.EngineName]string{}, wants: map[fleet.EngineName]*mirror.Instance{},
+		packed: map[string][]byte{}}
 }
 
 func (f *fakeStore) parts() Store {
@@ -332,6 +336,52 @@ func (f *fakeStore) AgentMoves(ctx context.Context, engine fleet.EngineName) (re
 	return found, nil
 }
 
+func (f *fakeStore) AgentInstance(ctx context.Context, engine fleet.EngineName) (
+	registry.Instance, error) {
+	err := f.called(ctx, "AgentInstance")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return registry.Instance{Wanted: f.wants[engine], Life: f.life}, err
+}
+
+func (f *fakeStore) AgentManifests(ctx context.Context, engine fleet.EngineName, digest string) (
+	string, []byte, error) {
+	if err := f.called(ctx, "AgentManifests"); err != nil {
+		return "", nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := f.wants[engine]
+	if i == nil || i.Digest != digest {
+		return "", nil, mirror.ErrNotFound
+	}
+	return i.Version, f.packed[digest], nil
+}
+
+func (f *fakeStore) ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+	state mirror.InstanceState, why string) error {
+	if err := f.called(ctx, "ReportInstance"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
+	if i := f.wants[name]; i != nil && i.Digest == digest {
+		now := *i
+		now.State, now.Message = state, why
+		f.wants[name] = &now
+	}
+	return nil
+}
+
+func (f *fakeStore) ForgetInstance(ctx context.Context, lease mirror.Lease) error {
+	err := f.called(ctx, "ForgetInstance")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.wants, fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/")))
+	return err
+}
+
 func (f *fakeStore) LeasedRow(_ context.Context, _ mirror.Lease, key fleet.ObjectKey) (
 	mirror.Row, bool, error) {
 	f.mu.Lock()
@@ -410,6 +460,7 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (re
 			news.Syncs = append(news.Syncs, engine)
 		}
 	}
+	news.Instances = slices.Collect(maps.Keys(f.wants))
 	for _, m := range f.moves {
 		news.Moves = append(news.Moves, m.From, m.To)
 	}

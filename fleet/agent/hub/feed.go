@@ -60,8 +60,8 @@ type secretName struct {
 
 // pendingWork lists what a stream has to send.
 type pendingWork struct {
-	rows, moves, syncs, stops bool
-	secrets                   []secretName
+	rows, moves, syncs, stops, instance bool
+	secrets                             []secretName
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
@@ -149,7 +149,7 @@ func (f *feed) requeue(s *stream, more pendingWork) {
 	defer f.mu.Unlock()
 	s.mark(func(d *pendingWork) {
 		d.rows, d.syncs, d.stops = d.rows || more.rows, d.syncs || more.syncs, d.stops || more.stops
-		d.moves = d.moves || more.moves
+		d.moves, d.instance = d.moves || more.moves, d.instance || more.instance
 		d.secrets = append(d.secrets, more.secrets...)
 	})
 }
@@ -347,7 +347,7 @@ func (f *feed) resumeStreams() {
 				s.goAway(mirrorReplaced)
 				continue
 			}
-			s.mark(func(d *pendingWork) { d.rows, d.moves = true, true })
+			s.mark(func(d *pendingWork) { d.rows, d.moves, d.instance = true, true, true })
 		}
 	}
 }
@@ -405,6 +405,11 @@ func (f *feed) notify(news registry.News) {
 	for _, engine := range news.Rows {
 		for s := range f.streams[engine] {
 			s.mark(func(d *pendingWork) { d.rows = true })
+		}
+	}
+	for _, engine := range news.Instances {
+		for s := range f.streams[engine] {
+			s.mark(func(d *pendingWork) { d.instance = true })
 		}
 	}
 	moving := make(map[fleet.EngineName]bool, len(news.Moves))

@@ -80,7 +80,7 @@ func readReport(body []byte) (*agent.Report, error) {
 		return nil, err
 	}
 	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs),
-		len(report.Own), len(report.Moves)} {
+		len(report.Own), len(report.Moves), len(report.Instances)} {
 		if n > agent.MaxItems {
 			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,
 				"the report has more than "+strconv.Itoa(agent.MaxItems)+" items items of a kind",
@@ -154,6 +154,11 @@ func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	}
 	for _, r := range validItems(report.Moves, moveReportOf) {
 		if err := h.recordStep(ctx, lease, engine, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range validItems(report.Instances, instanceReportOf) {
+		if err := h.recordInstance(ctx, lease, r); err != nil {
 			return err
 		}
 	}

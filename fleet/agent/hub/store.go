@@ -112,6 +112,13 @@ type Rows interface {
 	// AgentMoves returns the Applications that move to or from the engine, and the number of its
 	// newest row in the same snapshot; otherwise like AgentRows.
 	AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves, error)
+
+	// AgentInstance returns the Argo CD that the engine is to have. AgentManifests returns the
+	// version and the packed files of its manifests; mirror.ErrNotFound for another digest.
+	// Otherwise they are like AgentRows.
+	AgentInstance(ctx context.Context, engine fleet.EngineName) (registry.Instance, error)
+	AgentManifests(ctx context.Context, engine fleet.EngineName, digest string) (version string,
+		packed []byte, err error)
 }
 
 // Changes returns the changes for all open streams, for the feed.
@@ -169,6 +176,12 @@ type Reports interface {
 		next mirror.MoveStep, row mirror.Row) error
 	DelayMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove, why string) error
 	EndMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove) error
+
+	// ReportInstance records how far the Argo CD of the lease's engine has come, and ForgetInstance
+	// that it was given back: see worker.Instances.
+	ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+		state mirror.InstanceState, why string) error
+	ForgetInstance(ctx context.Context, lease mirror.Lease) error
 
 	// OrphanKeys lists the recorded orphans of an engine. ReportOrphans adds those that its agent
 	// found and removes the deleted ones.

@@ -35,6 +35,8 @@ type stream struct {
 	hub      *Hub
 	opening  registry.Opening
 	instance string
+	version  string // of the agent
+	protocol int    // of the agent
 	wake     pacing.Signal
 	out      *writer
 	ctx      context.Context
@@ -46,10 +48,11 @@ type stream struct {
 	moving    bool // moves were sent
 
 	// used by its goroutine only
-	cursor                    int64
-	moves, syncs, stops, ends [sha256.Size]byte // hashes of the lists sent last
-	stopsSent                 bool
-	unavailable               []secretName // unavailable secrets of rows that were sent
+	cursor int64
+	// hashes of the lists sent last
+	moves, syncs, stops, ends, instances [sha256.Size]byte
+	stopsSent                            bool
+	unavailable                          []secretName // unavailable secrets of rows that were sent
 }
 
 // goAwayError is the cause of a stream's end, which is sent to its agent.
@@ -75,9 +78,9 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer h.close(r.Context(), opening, session)
-	s := &stream{hub: h, opening: opening, instance: session.Instance, wake: pacing.NewSignal(),
-		cursor: session.Cursor,
-		out:    &writer{w: w, control: control}}
+	s := &stream{hub: h, opening: opening, instance: session.Instance, version: session.Version,
+		protocol: session.Protocol, wake: pacing.NewSignal(), cursor: session.Cursor,
+		out: &writer{w: w, control: control}}
 	s.ctx, s.cancel = context.WithCancelCause(r.Context())
 	defer s.cancel(nil)
 	if !h.feed.isConfirmed(opening.Lease.Life) {
@@ -229,7 +232,8 @@ func (s *stream) sendHello() error {
 			}
 		}
 	}
-	s.hub.feed.requeue(s, pendingWork{rows: true, moves: true, syncs: true})
+	s.hub.feed.requeue(s, pendingWork{rows: true, moves: true, syncs: true,
+		instance: true})
 	return nil
 }
 
@@ -289,6 +293,12 @@ func (s *stream) sendPending(d *pendingWork, first *bool) error {
 			return err
 		}
 		d.moves = false
+	}
+	if d.instance {
+		if err := s.sendInstance(); err != nil {
+			return err
+		}
+		d.instance = false
 	}
 	if d.syncs {
 		if err := s.sendSyncs(); err != nil {

@@ -119,6 +119,9 @@ type News struct {
 	Rows  []fleet.EngineName // engines of agents with rows above after
 	Syncs []fleet.EngineName // engines of agents with running syncs, in each call
 	Moves []fleet.EngineName // engines of agents with moving Applications, in each call
+	// Instances are the engines of agents whose Argo CD changed after since or up to two minutes
+	// before it.
+	Instances []fleet.EngineName
 	// IDs of agents whose identity ended after since or up to two minutes before it: an ID may be
 	// reported twice.
 	Ended   []string
@@ -133,6 +136,12 @@ type Moves struct {
 	All  []mirror.ApplicationMove
 	Rows int64  // number of the engine's newest row
 	Life string // incarnation of the database: see Lease
+}
+
+// Instance is the Argo CD that an engine is to have, at one moment.
+type Instance struct {
+	Wanted *mirror.Instance // nil: the engine is not managed
+	Life   string           // incarnation of the database: see Lease
 }
 
 // Change reports a change of the declaration behind an agent: a session that was opened with a

@@ -1,0 +1,112 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+
+	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// sendInstance sends the Argo CD that the engine is to have, if it differs from the one sent last.
+// A database that went back in time may have an earlier one: nothing is sent before the config repo
+// has confirmed the rows.
+func (s *stream) sendInstance() error {
+	if s.engine().OfEnvironment() || !s.sendable(nil) {
+		return nil // the confirmation of the rows sends it
+	}
+	var found registry.Instance
+	err := s.read(func(ctx context.Context) (err error) {
+		found, err = s.hub.store.AgentInstance(ctx, s.engine())
+		return err
+	})
+	if err != nil || found.Life != s.opening.Lease.Life {
+		return err
+	}
+	if s.protocol < agent.ProtocolInstall {
+		return s.explainOldAgent(found.Wanted)
+	}
+	var out *agent.Instance
+	if i := found.Wanted; i != nil {
+		out = &agent.Instance{Version: i.Version, Digest: i.Digest, State: i.State,
+			Message: i.Message}
+	}
+	return s.sendList(agent.EventInstance, out, &s.instances)
+}
+
+// explainOldAgent records why an instance stays as it is behind an agent that installs none.
+func (s *stream) explainOldAgent(wanted *mirror.Instance) error {
+	if wanted == nil || wanted.State != mirror.InstanceInstalling {
+		return nil
+	}
+	why := "its agent has version " + message(s.version) + ", which installs no Argo CD; upgrade " +
+		"the agent (docs/agents.md)"
+	if wanted.Message == why {
+		return nil
+	}
+	err := s.read(func(ctx context.Context) error {
+		return s.hub.store.ReportInstance(ctx, s.opening.Lease, wanted.Digest, wanted.State, why)
+	})
+	if errors.Is(err, mirror.ErrFenced) { // another process of the agent has taken over
+		return nil
+	}
+	return err
+}
+
+const manifestsRequest = 1 << 10 // bytes
+
+// manifests serves PathManifests. An agent gets the version that its engine is to have.
+func (h *Hub) manifests(w http.ResponseWriter, r *http.Request) error {
+	who, body, err := h.authenticatePost(w, r, agent.PathManifests, manifestsRequest)
+	if err != nil {
+		return err
+	}
+	var asked agent.ManifestsRequest
+	if err := decode(body, &asked); err != nil {
+		return err
+	}
+	return h.snapshots.run(r.Context(), func() error {
+		var out agent.Manifests
+		err := h.withTimeout(r.Context(), h.reads, func(ctx context.Context) (err error) {
+			out.Version, out.Packed, err = h.store.AgentManifests(ctx, who.Engine, asked.Digest)
+			return err
+		})
+		if errors.Is(err, mirror.ErrNotFound) {
+			return refused(http.StatusNotFound, agent.CodeInvalid,
+				"the engine is not to have the manifests of this digest",
+				"wait for the next message of the stream")
+		}
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, out)
+	})
+}
+
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// instanceReportOf keeps a report about possible manifests, in a state that an agent may report.
+func instanceReportOf(r agent.InstanceReport) (agent.InstanceReport, bool) {
+	r.Message = message(r.Message)
+	switch r.State {
+	case mirror.InstanceInstalling, mirror.InstanceRunning, mirror.InstanceRefused:
+	case mirror.InstanceReleasing:
+		return r, r.Released
+	default:
+		return r, false
+	}
+	return r, digestPattern.MatchString(r.Digest)
+}
+
+// recordInstance records how far an agent has come. The store ignores another digest than the one
+// that the engine is to have.
+func (h *Hub) recordInstance(ctx context.Context, lease mirror.Lease,
+	r agent.InstanceReport) error {
+	if r.Released {
+		return h.store.ForgetInstance(ctx, lease)
+	}
+	return h.store.ReportInstance(ctx, lease, r.Digest, r.State, r.Message)
+}
