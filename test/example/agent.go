@@ -18,13 +18,13 @@ import (
 const agentName = "argosy-agent"
 
 // Join joins the cluster as its admin would, and returns what that prints.
-func (e *Edge) Join(binary, token string) (string, error) {
+func (e *Edge) Join(binary, token string, flags ...string) (string, error) {
 	file := filepath.Join(e.Dir, "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		return "", err
 	}
-	return e.Run(binary, "agent", "join", e.URL, "--token-file", file, "--ca-file", e.CAFile,
-		"--image", "registry.example.com/argosy:latest")
+	return e.Run(binary, append([]string{"agent", "join", e.URL, "--token-file", file,
+		"--ca-file", e.CAFile, "--image", "registry.example.com/argosy:latest"}, flags...)...)
 }
 
 // StartAgent runs the command of the cluster's Deployment with the rights of its ServiceAccount:

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
+)
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
+
+// A cluster behind a firewall has nothing but an agent, with exactly the rights of its manifest. It
+// gets Argo CD 2.14 from an Engine's file and a ring, and deploys. A hold of its admin keeps 3.5
+// away. Then the ring brings 3.5, and no workload is written.
+func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
+	f := edges.use(t)
+	s := &site{system: f, edge: f.Edge, name: "plant-1", engine: "plant-1",
+		files: map[string]string{}}
+	around := plant(t, s)
+	around[plantEngine] = strings.Replace(around[plantEngine], "installationID: edge}",
+		"installationID: edge, managed: true}\n  ring: canary", 1)
+	for p := range around {
+		if p != plantEngine {
+			s.around = append(s.around, p)
+		}
+	}
+	fleetFile := looserGuards("fleet/fleet.yaml", f.exampleFile(t, "fleet/fleet.yaml"))
+	files, rings := map[string]string{}, map[string]string{}
+	for _, minor := range fleet.TestedArgoCD {
+		version, manifests, err := stack.ArgoManifests(minor)
+		check(t, err)
+		for p, text := range manifests {
+			files[path.Join("argocd", version, p)] = string(text)
+		}
+		rings[minor] = fleetFile + fmt.Sprintf("  rings:\n    - name: canary\n      version: %s\n"+
+			"      manifests: {directory: argocd/%s, digest: %q}\n      soak: 5s\n",
+			version, version, fleet.ManifestsDigest(manifests))
+	}
+	runner := emptyEdge(t, s)
+	refused := len(f.agentRequests(t))
+	files["fleet/fleet.yaml"], files[plantEngine] = rings["2.14"], around[plantEngine]
+	f.commit(t, "an engine behind a firewall without an Argo CD", files)
+	defer f.remove(t, "the engine goes", plantEngine)
+	defer f.commit(t, "no ring", map[string]string{"fleet/fleet.yaml": fleetFile})
+	defer s.leave(t)
+	_, err := s.edge.Join(binary, s.token(t), "--install-argocd")
+	check(t, err)
+	started := time.Now()
+	s.start(t)
+	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
+	t.Logf("Argo CD 2.14 was installed in %s", time.Since(started).Round(time.Second))
+	f.commit(t, "who uses it", around)
+	f.commit(t, "what is deployed there", s.files)
+	for _, name := range []string{"press", "mill"} {
+		eventually(t, name+" is Healthy there", f.healthy(t, "umbrella/"+name+"@"+name))
+	}
+	pods := s.pods(t, "umbrella-press") + s.pods(t, "umbrella-mill")
+
+	_, err = s.edge.Run(binary, "agent", "hold", "--until", "1h", "--reason", "stocktaking")
+	check(t, err)
+	eventually(t, "the agent is held", s.shows(t, func(a view.Agent) string {
+		if !strings.Contains(a.Message, "stocktaking") {
+			return a.Message
+		}
+		return ""
+	}))
+	f.commit(t, "canary gets 3.5", map[string]string{"fleet/fleet.yaml": rings["3.5"]})
+	eventually(t, "the ring waits for the end of the hold", func() string {
+		r := f.ringNamed(t, "canary")
+		if len(r.Engines) != 1 || r.Engines[0].Version != "3.5.7" ||
+			r.Engines[0].State != mirror.InstanceInstalling ||
+			!strings.Contains(r.Engines[0].Message, "stocktaking") {
+			return fmt.Sprintf("%+v", r)
+		}
+		return ""
+	})
+	if v := runner.runs(); v != "2.14" {
+		t.Errorf("the held cluster runs %s", v)
+	}
+	started = time.Now()
+	_, err = s.edge.Run(binary, "agent", "hold", "--end")
+	check(t, err)
+	eventuallyLong(t, "the edge runs 3.5", func() string {
+		if v := runner.runs(); v != "3.5" {
+			return v
+		}
+		return ""
+	})
+	s.agent.Kill() // in the middle
+	s.start(t)
+	f.ringIs(t, "canary", mirror.RingDone, "3.5.7")
+	t.Logf("the edge went from 2.14 to 3.5 in %s", time.Since(started).Round(time.Second))
+	for _, name := range []string{"press", "mill"} {
+		eventually(t, name+" is Healthy there", f.healthy(t, "umbrella/"+name+"@"+name))
+	}
+	if now := s.pods(t, "umbrella-press") + s.pods(t, "umbrella-mill"); now != pods {
+		t.Errorf("the Pods were %s and are %s", pods, now)
+	}
+	for _, e := range f.agentRequests(t)[refused:] {
+		if e.Refused() {
+			t.Errorf("the agent was refused: %s %s (%d)", e.Verb, e.RequestURI,
+				e.ResponseStatus.Code)
+		}
+	}
+	s.leave(t)
+}
+
+// emptyEdge takes the Argo CD of the edge away: its processes, its settings and its kinds. The
+// cleanup brings them back.
+func emptyEdge(t *testing.T, s *site) *podRunner {
+	t.Helper()
+	ctx, argo := context.WithoutCancel(t.Context()), s.edge.ArgoCD
+	core := s.edge.Cluster.Client().CoreV1()
+	kinds := s.edge.Cluster.Dynamic().Resource(definitions)
+	before, err := core.ConfigMaps("argocd").List(ctx, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/part-of=argocd"})
+	check(t, err)
+	version := argo.Version
+	check(t, argo.Switch(ctx, ""))
+	for _, c := range before.Items {
+		check(t, core.ConfigMaps("argocd").Delete(ctx, c.Name, metav1.DeleteOptions{}))
+	}
+	check(t, core.Secrets("argocd").Delete(ctx, "argocd-secret", metav1.DeleteOptions{}))
+	crds := []string{"applications.argoproj.io", "appprojects.argoproj.io"}
+	for _, name := range crds {
+		check(t, kinds.Delete(ctx, name, metav1.DeleteOptions{}))
+	}
+	eventually(t, "Argo CD's kinds are gone", func() string {
+		for _, name := range crds {
+			if _, err := kinds.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return name
+			}
+		}
+		return ""
+	})
+	t.Cleanup(func() {
+		for _, c := range before.Items {
+			c.ResourceVersion, c.UID, c.ManagedFields = "", "", nil
+			_ = core.ConfigMaps("argocd").Delete(ctx, c.Name, metav1.DeleteOptions{})
+			if _, err := core.ConfigMaps("argocd").Create(ctx, &c,
+				metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = core.ConfigMaps("argocd").Delete(ctx, "argosy-instance", metav1.DeleteOptions{})
+		if err := argo.Switch(ctx, "3.5"); err != nil {
+			t.Error(err)
+		}
+	})
+	r := runPods(t, &example.Place{Engine: "plant-1", Cluster: s.edge.Cluster, ArgoCD: argo,
+		Version: strings.Join(strings.Split(strings.TrimPrefix(version, "v"), ".")[:2], ".")})
+	<-r.now
+	r.now <- ""
+	return r
+}
