@@ -62,6 +62,7 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
 	s.mux.HandleFunc("GET /strays", s.signedIn(s.orphansPage))
 	s.mux.HandleFunc("GET /unproven", s.signedIn(s.unprovenPage))
+	s.mux.HandleFunc("GET /rings", s.signedIn(s.ringsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}",
 		s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",
@@ -130,7 +131,7 @@ func (s *website) render(w http.ResponseWriter, status int, name string, data an
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
-	"application", "agents", "orphans", "unproven", "pulls", "pull", "failure")
+	"application", "agents", "orphans", "unproven", "rings", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
@@ -165,14 +166,14 @@ func ago(now time.Time, when any) string {
 // tone returns the colour of a state: good, busy, bad or none.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "true":
+	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "Done", "true":
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
-		"Moving", "Waiting", "Paused", "Proposed",
+		"Moving", "Waiting", "Paused", "Proposed", "Soaking", "Installing", "Releasing",
 		"Suspended", "Terminating":
 		return "busy"
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",
-		"DeletionBlocked", "Stopped", "Evacuated":
+		"DeletionBlocked", "Stopped", "Evacuated", "Halted", "Unavailable", "Refused":
 		return "bad"
 	}
 	return "none"
@@ -209,6 +210,7 @@ type (
 		Orphans    []view.Orphan
 		Rebalances []mirror.Rebalance // the open one
 		Unproven   []view.Unproven
+		Rings      []mirror.Ring // that need a person
 	}
 	applicationsView struct {
 		frame
@@ -242,6 +244,10 @@ type (
 		frame
 		Unproven []view.Unproven
 		Next     string
+	}
+	ringsView struct {
+		frame
+		Rings []mirror.Ring
 	}
 	environmentView struct {
 		frame
@@ -331,6 +337,8 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 		v.Rebalances = slices.DeleteFunc(many(g, s.reader.Rebalances, view.Filter{}, 1),
 			func(r mirror.Rebalance) bool { return !r.State.Open() })
 		v.Unproven = many(g, s.reader.Unproven, view.Filter{}, 1)
+		v.Rings = slices.DeleteFunc(many(g, s.reader.Rings, view.Filter{}, manyItems),
+			func(r mirror.Ring) bool { return tone(r.State) != "bad" })
 	}
 	for _, t := range v.Tenants {
 		v.Total.Applications += t.Counts.Applications
@@ -465,6 +473,17 @@ func (s *website) unprovenPage(w http.ResponseWriter, r *http.Request, token vie
 	}
 	v.Next = nextOfEngine(q, v.Next)
 	s.show(w, r, token, "unproven", "unproven objects", v, err)
+}
+
+// ringsPage shows the rings in their order. Only the platform may see it.
+func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	if token.Tenant != "" {
+		g.err = mirror.ErrNotFound // engines belong to the platform
+	}
+	v := ringsView{frame: s.frame("Rings", token)}
+	v.Rings = many(g, s.reader.Rings, view.Filter{}, manyItems)
+	s.show(w, r, token, "rings", "rings", v, g.err)
 }
 
 // nextOfEngine returns the query string of the next page of a list that the query string may limit
