@@ -17,7 +17,8 @@ func withRings() apitest.Mirror {
 	now := time.Now()
 	m.Rings = []mirror.Ring{
 		{Name: "canary", State: mirror.RingHalted, Version: "3.5.7", Digest: "sha256:new",
-			Message: "engine eu-1 has <b>3 Degraded Applications", Since: now, Engines: []mirror.Instance{
+			Message: "engine eu-1 has <b>3 Degraded Applications", Since: now,
+			Engines: []mirror.Instance{
 				{Engine: "eu-1", Ring: "canary", State: mirror.InstanceRunning, Version: "3.5.7",
 					GoodVersion: "2.14.21", Since: now}}},
 		{Name: "stable", State: mirror.RingWaiting, Version: "3.5.7", Digest: "sha256:new",
