@@ -17,9 +17,18 @@ var (
 
 	formatVersion = &format{code: codeInvalidValue, what: "a version of Argo CD, such as 3.5.7",
 		pattern: versionPattern.String(), check: matching(versionPattern, "three numbers")}
-	formatDigest = &format{code: codeInvalidValue, what: "a digest, which `argosy rings digest " +
-		"DIR` prints", pattern: digestPattern.String(), check: matching(digestPattern,
+	formatDigest = &format{code: codeInvalidValue, what: "a digest, which `argosy rings digest` " +
+		"prints", pattern: digestPattern.String(), check: matching(digestPattern,
 		"sha256: and 64 lower-case hexadecimal digits")}
+	formatManifestsURL = &format{code: codeInvalidURL,
+		what: "the https:// URL of a file .yaml, .yml, .tar.gz or .tgz, without user and query; " +
+			"not a link-local address",
+		pattern: `^https://[^\s*?\[\]{}!\\%#@]+\.(yaml|yml|tar\.gz|tgz)$`,
+		check:   fleet.CheckManifestsURL}
+	formatManifestsOCI = &format{code: codeInvalidURL,
+		what: "an OCI artifact with its registry and a tag or digest, without oci://, such as " +
+			"ghcr.io/acme/argo-cd:3.5.7",
+		pattern: `^[^\s*?\[\]{}!\\%#/]+/[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckManifestsOCI}
 	formatDirectory = &format{code: codeInvalidPath,
 		what: "the path of a directory in the config repo, outside of fleet/ and tenants/, such " +
 			"as argocd/3.5.7",
@@ -69,14 +78,25 @@ func rings() field {
 						name: "directory",
 						doc: "A directory of the config repo with Argo CD's `namespace-install.yaml` " +
 							"and the CustomResourceDefinitions of Application and AppProject.",
-						example: "argocd/3.5.7", required: true, value: textOf(formatDirectory)},
+						example: "argocd/3.5.7", value: textOf(formatDirectory)},
+					field{
+						name: "url",
+						doc: "A file that holds the same: Argo CD's `install.yaml`, or an archive. " +
+							"The control plane downloads it once, after the merge.",
+						example: "https://raw.githubusercontent.com/argoproj/argo-cd/v3.5.7/" +
+							"manifests/install.yaml", value: textOf(formatManifestsURL)},
+					field{
+						name: "oci",
+						doc: "An OCI artifact that holds the same: files, or an archive. The " +
+							"control plane downloads it once, after the merge.",
+						example: "ghcr.io/acme/argo-cd:3.5.7", value: textOf(formatManifestsOCI)},
 					field{
 						name: "digest",
-						doc: "The digest of the directory, which `argosy rings digest DIR` prints. " +
-							"Other content has no effect.",
-						example:  "sha256:1111111111111111111111111111111111111111111111111111111111111111",
+						doc: "The digest of the files, which `argosy rings digest` prints. Other " +
+							"content has no effect.",
+						example:  exampleDigest,
 						required: true, value: textOf(formatDigest)},
-				)},
+				).exactlyOneOf("directory", "url", "oci")},
 			field{
 				name: "untested",
 				doc: "Permit a version that Argosy's tests do not run: another minor version than " +

@@ -129,9 +129,10 @@ func CheckMetricsURL(raw string) error {
 	return neverACluster(hostOf(host))
 }
 
-// MayServeMetrics reports whether the metrics of a host that resolves to the address may be read.
-// Only a host that is written as a loopback address leads to one.
-func MayServeMetrics(host string, ip netip.Addr) bool {
+// MayReach reports whether a host that the platform has declared, and that resolves to the address,
+// may be asked for metrics or manifests. Only a host that is written as a loopback
+// address leads to one.
+func MayReach(host string, ip netip.Addr) bool {
 	ip = ip.Unmap()
 	if neverACluster(ip.String()) != nil {
 		return false

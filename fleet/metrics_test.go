@@ -48,7 +48,7 @@ func TestOnlyADeclaredLoopbackAddressServesMetrics(t *testing.T) {
 		{"localhost", "::1", true},
 		{"127.0.0.1.example.com", "127.0.0.1", false},
 	} {
-		if got := MayServeMetrics(c.host, netip.MustParseAddr(c.ip)); got != c.want {
+		if got := MayReach(c.host, netip.MustParseAddr(c.ip)); got != c.want {
 			t.Errorf("%s at %s: %v", c.host, c.ip, got)
 		}
 	}

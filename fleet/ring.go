@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,10 +27,120 @@ type Ring struct {
 	Gates RingGates `json:"gates,omitzero"`
 }
 
-// RingManifests are Argo CD's published manifests of a ring's version.
+// RingManifests are Argo CD's published manifests of a ring's version. Exactly one of Directory,
+// URL and OCI is set.
 type RingManifests struct {
-	Directory string `json:"directory"` // of the config repo, such as "argocd/3.5.7"
-	Digest    string `json:"digest"`    // as ManifestsDigest returns it
+	Directory string `json:"directory,omitempty"` // of the config repo, such as "argocd/3.5.7"
+	URL       string `json:"url,omitempty"`       // of a file .yaml, .yml, .tar.gz or .tgz
+	OCI       string `json:"oci,omitempty"`       // such as "ghcr.io/acme/argo-cd:3.5.7"
+	Digest    string `json:"digest"`              // of the files, as ManifestsDigest returns it
+}
+
+// String names the source for people.
+func (m RingManifests) String() string {
+	switch {
+	case m.URL != "":
+		return m.URL
+	case m.OCI != "":
+		return "oci://" + m.OCI
+	}
+	return "directory " + m.Directory
+}
+
+// Argument is the source as `argosy rings digest` takes it.
+func (m RingManifests) Argument() string {
+	if m.Directory != "" {
+		return m.Directory
+	}
+	return m.String()
+}
+
+// Field is the field of the source.
+func (m RingManifests) Field() string {
+	switch {
+	case m.URL != "":
+		return "url"
+	case m.OCI != "":
+		return "oci"
+	}
+	return "directory"
+}
+
+// ManifestsAt returns the manifests that an argument of `argosy rings digest` names.
+func ManifestsAt(argument string) (m RingManifests) {
+	switch name, isOCI := strings.CutPrefix(argument, "oci://"); {
+	case isOCI:
+		m.OCI = name
+	case strings.HasPrefix(argument, "https://"):
+		m.URL = argument
+	default:
+		m.Directory = argument
+	}
+	return m
+}
+
+// ManifestsKind is the form of a file with manifests.
+type ManifestsKind int
+
+// Forms of files with manifests.
+const (
+	ManifestsYAML ManifestsKind = iota + 1
+	ManifestsTar                // compressed with gzip
+)
+
+// ManifestsKindOf returns the form of a file by its name; 0 for another one.
+func ManifestsKindOf(name string) ManifestsKind {
+	switch {
+	case strings.HasSuffix(name, ".yaml"), strings.HasSuffix(name, ".yml"):
+		return ManifestsYAML
+	case strings.HasSuffix(name, ".tar.gz"), strings.HasSuffix(name, ".tgz"):
+		return ManifestsTar
+	}
+	return 0
+}
+
+// CheckManifestsURL checks the address of manifests: https, of a file, of no metadata service.
+func CheckManifestsURL(raw string) error {
+	if err := plainURL(raw); err != nil {
+		return err
+	}
+	rest, ok := strings.CutPrefix(raw, "https://")
+	if !ok {
+		return errors.New("the URL does not begin with https://")
+	}
+	host, file, _ := strings.Cut(rest, "/")
+	switch {
+	case strings.Contains(host, "@"):
+		return errors.New("the URL must not carry a user or password")
+	case ManifestsKindOf(file) == 0:
+		return errors.New("it is no file .yaml, .yml, .tar.gz or .tgz")
+	}
+	return checkManifestsHost(host)
+}
+
+func checkManifestsHost(host string) error {
+	if err := checkHostPort(host, "443"); err != nil {
+		return err
+	}
+	return neverACluster(hostOf(host))
+}
+
+var artifactPattern = regexp.MustCompile(`^[a-z0-9]+([._/-]+[a-z0-9]+)*` +
+	`(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@sha256:[0-9a-f]{64})$`)
+
+// CheckManifestsOCI checks the reference of an OCI artifact: a registry, a name, and a tag or a
+// digest.
+func CheckManifestsOCI(reference string) error {
+	host, name, ok := strings.Cut(reference, "/")
+	switch {
+	case strings.Contains(reference, "://"):
+		return errors.New("it begins with a scheme")
+	case !ok || !strings.ContainsAny(host, ".:") && host != "localhost":
+		return errors.New("it does not begin with the registry")
+	case !artifactPattern.MatchString(name):
+		return errors.New("it has no name with a tag or a digest of sha256")
+	}
+	return checkManifestsHost(host)
 }
 
 // RingGates are the limits of a ring's change. A change beyond them halts.
@@ -102,10 +214,9 @@ func (f *FleetSpec) RingNamed(name string) (Ring, bool) {
 // RingName returns the ring that the engine follows.
 func (e *EngineSpec) RingName() string { return cmp.Or(e.Ring, DefaultRing) }
 
-// ManifestsDigest returns the digest of a directory: the SHA-256 of a list with one line for each
-// file, in the order of the paths' bytes: the file's SHA-256 in hexadecimal, two spaces, its path
-// below the directory, a line feed. This is the digest of the output of sha256sum over the sorted
-// files.
+// ManifestsDigest returns the digest of files, from any source: the SHA-256 of a list with one line
+// for each file, in the order of the paths' bytes: the file's SHA-256 in hexadecimal, two spaces,
+// its path, a line feed. This is the digest of the output of sha256sum over the sorted files.
 func ManifestsDigest(files map[string][]byte) string {
 	all := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -114,7 +225,7 @@ func ManifestsDigest(files map[string][]byte) string {
 	return "sha256:" + hex.EncodeToString(all.Sum(nil))
 }
 
-// CheckManifests returns why a directory cannot be a ring's; nil if its digest is right.
+// CheckManifests returns why files cannot be a ring's manifests; nil if their digest is right.
 func (m RingManifests) CheckManifests(files map[string][]byte) error {
 	size := 0
 	for _, b := range files {
@@ -122,12 +233,12 @@ func (m RingManifests) CheckManifests(files map[string][]byte) error {
 	}
 	switch digest := ManifestsDigest(files); {
 	case len(files) == 0:
-		return fmt.Errorf("directory %s has no files", m.Directory)
+		return fmt.Errorf("%s does not exist or has no files", m)
 	case len(files) > MaxManifests || size > MaxManifestBytes:
-		return fmt.Errorf("directory %s has %d files with %d bytes; at most %d with %d are read",
-			m.Directory, len(files), size, MaxManifests, MaxManifestBytes)
+		return fmt.Errorf("%s has %d files with %d bytes; at most %d with %d are read", m,
+			len(files), size, MaxManifests, MaxManifestBytes)
 	case digest != m.Digest:
-		return fmt.Errorf("directory %s has the digest %s", m.Directory, digest)
+		return fmt.Errorf("%s has the digest %s", m, digest)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func NewLoop(c Config) *Loop {
 		evacuated: evacuations{tried: map[fleet.EngineName]trial{}}}
 	l.listed = newFollower(c, l.Wake)
 	l.repo.listed = l.listed
-	l.Previewer = newPreviewer(c.Pulls, l.repo, l.planner, c.Unready)
+	l.Previewer = newPreviewer(c.Pulls, l.repo, l.planner, c.Unready, c.RingProblem)
 	l.recovery = recovery.New(recovery.Config{Engines: c.Engines, Agents: c.Agents, Stops: c.Stops,
 		Wake: l.Wake, Log: c.Log})
 	if c.Reviews != nil {

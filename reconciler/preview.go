@@ -24,6 +24,7 @@ type Pulls interface {
 
 // Merged is the result of a merge apart from the files that it changes.
 type Merged struct {
+	Base      fleet.Revision    // the merge base
 	Shown     map[string]string // as Preview.Shown
 	Conflicts []string          // paths that both sides have changed since their merge base
 }
@@ -41,8 +42,10 @@ type PreviewRequest struct {
 type Preview struct {
 	Base   fleet.Revision // applied
 	Head   fleet.Revision
-	Behind bool     // the branch's own head is held, so that Base is an earlier commit
-	Files  []string // below fleet/ and tenants/ that the head changes, including Conflicts; sorted
+	Parted fleet.Revision // where Head parted from Base
+	Behind bool           // the branch's own head is held, so that Base is an earlier commit
+	// below fleet/ and tenants/ that the head changes, including Conflicts; sorted
+	Files []string
 	// Shown is every file below fleet/ and tenants/ in which the head differs from the merge base,
 	// also if Base has the same content by now: path to blob, "" if the head removes it. A merge
 	// may write each of these files once the branch moves on.
@@ -50,8 +53,10 @@ type Preview struct {
 	// that both sides have changed since their merge base, also where git can merge the lines;
 	// sorted. Plan lacks them
 	Conflicts []string
-	Problems  []fleet.Problem // with their lines
-	Plan      *plan.Plan      // with Request.Explain; nil of a Parse
+	// Beside are the directories of rings that the head changes, outside of fleet/ and tenants/
+	Beside   []string
+	Problems []fleet.Problem // with their lines
+	Plan     *plan.Plan      // with Request.Explain; nil of a Parse
 	// in effect: owners, grants and guards; it follows the branch
 	Catalog *catalog.View
 }
@@ -62,14 +67,15 @@ type Previewer struct {
 	repo    *repo
 	planner planner
 	unready UnreadyReader         // may be nil
+	rings   RingProblem           // may be nil
 	at      atomic.Pointer[basis] // nil: this replica does not lead
 	// computing is full while a plan is computed: a commit waits for readers of the applied state,
 	// so at most for one.
 	computing chan struct{}
 }
 
-func newPreviewer(pulls Pulls, r *repo, p planner, u UnreadyReader) *Previewer {
-	return &Previewer{pulls: pulls, repo: r, planner: p, unready: u,
+func newPreviewer(pulls Pulls, r *repo, p planner, u UnreadyReader, rings RingProblem) *Previewer {
+	return &Previewer{pulls: pulls, repo: r, planner: p, unready: u, rings: rings,
 		computing: make(chan struct{}, 1)}
 }
 
@@ -120,7 +126,7 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 	}
 	v.repo.locate(ctx, out.Plan)
 	out.Problems = out.Plan.Problems
-	return out, nil
+	return out, v.checkRings(ctx, &out, inputs)
 }
 
 // ofEngine reports whether a path is that of an Engine, whose drain may begin.
@@ -194,7 +200,7 @@ func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest) (Pr
 	if err != nil {
 		return Preview{}, nil, fmt.Errorf("read %s: %w", r.Ref, err)
 	}
-	out.Shown, out.Conflicts = merged.Shown, merged.Conflicts
+	out.Parted, out.Shown, out.Conflicts = merged.Base, merged.Shown, merged.Conflicts
 	out.Files = append(out.Files, out.Conflicts...)
 	slices.Sort(out.Files)
 	return out, inputs, nil

@@ -37,7 +37,8 @@ func (m *gitSource) Merge(ctx context.Context, ref string, base, head fleet.Revi
 	if err != nil {
 		return reconciler.Merged{}, err
 	}
-	out := reconciler.Merged{Shown: map[string]string{}, Conflicts: merged.Conflicts}
+	out := reconciler.Merged{Base: fleet.Revision(merged.Base), Shown: map[string]string{},
+		Conflicts: merged.Conflicts}
 	for _, c := range merged.Shown {
 		out.Shown[c.Path] = string(c.New.Blob)
 	}

@@ -188,6 +188,11 @@ type Config struct {
 	Rings         RingStore  // nil: no Argo CD is installed or upgraded
 	// CheckManifests returns why files cannot be the manifests of a ring. Pure.
 	CheckManifests func(r fleet.Ring, files map[string][]byte) error
+	// RingProblem returns what is wrong with the files of a ring in a pull request. nil: nothing is
+	// checked there.
+	RingProblem RingProblem
+	// Download returns the files of a URL or an OCI artifact. nil: none is downloaded.
+	Download func(ctx context.Context, m fleet.RingManifests) (map[string][]byte, error)
 	// MeasureAgain is how long after a move its engines count as not measured; default
 	// mirror.MeasureAgain
 	MeasureAgain time.Duration

@@ -17,6 +17,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
@@ -67,6 +68,8 @@ type options struct {
 	renderer     engine.Renderer                     // Argo CD's when nil
 	work         reach.WorkLimits                    // of every worker
 	wrap         func(engine.Engine) engine.Engine   // every engine; nil: none
+	// of the manifests of rings; nil: no ring takes a step
+	download func(context.Context, fleet.RingManifests) (map[string][]byte, error)
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -107,14 +110,19 @@ func (h *house) start(name string, o options) *replica {
 		}
 		return target, err
 	}
-	r.Loop = reconciler.NewLoop(reconciler.Config{Source: r.source, Decoder: decoder{},
+	config := reconciler.Config{Source: r.source, Decoder: decoder{},
 		Renderer: o.renderer, Store: r.store, Leases: r.store, Stops: r.store,
 		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
 		Log:   quiet(),
 		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Lister: o.lister,
 		ListingPoll: o.listingPoll, Unready: r.store, DrainPatience: o.patience,
-		Loads: measuring{r.store.Views, o.loads}, MeasureAgain: o.measureAgain})
+		Loads: measuring{r.store.Views, o.loads}, MeasureAgain: o.measureAgain}
+	if o.download != nil {
+		config.Rings, config.CheckManifests = r.store, instance.Check
+		config.RingProblem, config.Download = instance.Problem, o.download
+	}
+	r.Loop = reconciler.NewLoop(config)
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
@@ -537,6 +545,7 @@ type gitSource struct {
 	away    atomic.Bool
 	fetches atomic.Int64
 	reads   atomic.Int64
+	folders atomic.Int64 // read for pull requests
 }
 
 func (m *gitSource) Fetch(ctx context.Context) (reconciler.Head, error) {

@@ -3,6 +3,8 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,11 +33,24 @@ type RingStore interface {
 }
 
 // ringer takes the steps of rings. It keeps nothing that another replica needs.
-type ringer struct{ *Loop }
+type ringer struct {
+	*Loop
+	downloads map[fleet.RingManifests]*download // of this term
+}
+
+// download is the last download of manifests. No ring waits for that of another one.
+type download struct {
+	ended chan struct{} // closed at its end
+	files map[string][]byte
+	err   error
+	at    time.Time
+}
+
+const downloadAgain = time.Minute // after one that failed, or that has another digest
 
 // ring changes the Argo CDs of managed engines while this replica leads. No commit waits for it.
 func (l *Loop) ring(ctx context.Context) {
-	r := ringer{l}
+	r := ringer{l, map[fleet.RingManifests]*download{}}
 	for {
 		if at := l.at.Load(); at != nil && at.ready {
 			if err := r.check(ctx, at); err != nil && ctx.Err() == nil {
@@ -58,6 +73,11 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 	}
 	view := &at.state.Catalog().View
 	declared := view.Fleet()
+	maps.DeleteFunc(r.downloads, func(m fleet.RingManifests, _ *download) bool {
+		return !slices.ContainsFunc(declared.Rings, func(d fleet.Ring) bool {
+			return d.Manifests == m
+		})
+	})
 	following, released, removed := follow(view, facts)
 	if err := r.forget(ctx, at, facts, declared.Rings, released, removed); err != nil {
 		return err
@@ -144,17 +164,57 @@ func (r ringer) forget(ctx context.Context, at *basis, facts mirror.RingFacts,
 
 // fetch stores the manifests of a ring. It returns why they are unavailable; "" if they are stored.
 func (r ringer) fetch(ctx context.Context, at *basis, d fleet.Ring) (why string, err error) {
-	from, ok := r.Source.(Directories)
-	if !ok || r.CheckManifests == nil {
-		return "no directory of the config repo is read here", nil
+	if r.CheckManifests == nil {
+		return "no manifests are read here", nil
 	}
-	files, err := from.Directory(ctx, at.revision, d.Manifests.Directory)
-	if err == nil {
-		err = r.CheckManifests(d, files)
-	}
+	files, err := r.files(ctx, at, d.Manifests)
 	if err != nil {
 		return err.Error(), ctx.Err()
 	}
+	if err := r.CheckManifests(d, files); err != nil {
+		return err.Error() + "; review the files, and write their digest or their version into " +
+			"the ring", nil
+	}
+	delete(r.downloads, d.Manifests)
 	return "", r.Rings.StoreManifests(ctx, at.lease, mirror.RingManifests{Version: d.Version,
 		Digest: d.Manifests.Digest, Files: files})
+}
+
+func (r ringer) files(ctx context.Context, at *basis, m fleet.RingManifests) (map[string][]byte,
+	error) {
+	if m.Directory == "" {
+		return r.downloaded(ctx, m)
+	}
+	from, ok := r.Source.(Directories)
+	if !ok {
+		return nil, errors.New("no directory of the config repo is read here")
+	}
+	return from.Directory(ctx, at.revision, m.Directory)
+}
+
+// downloaded returns the files of the last download, and begins another one if there is none, or if
+// that was a while ago.
+func (r ringer) downloaded(ctx context.Context, m fleet.RingManifests) (map[string][]byte, error) {
+	if r.Download == nil {
+		return nil, errors.New("no manifests are downloaded here")
+	}
+	last := r.downloads[m]
+	if last == nil {
+		last = &download{ended: make(chan struct{})}
+		r.downloads[m] = last
+		go func() {
+			defer close(last.ended)
+			last.files, last.err = r.Download(ctx, m)
+			last.at = time.Now()
+		}()
+	}
+	select {
+	case <-last.ended:
+		if time.Since(last.at) > downloadAgain {
+			delete(r.downloads, m)
+		}
+		return last.files, last.err
+	default:
+		return nil, fmt.Errorf("%s is being downloaded", m)
+	}
 }

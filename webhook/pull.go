@@ -196,6 +196,7 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 	}
 	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems,
 		p.Conflicts, p.Behind, p.Report
+	f.Beside = p.Beside
 	for path := range p.Shown {
 		if !slices.Contains(p.Files, path) && !slices.Contains(p.Conflicts, path) {
 			f.Kept = append(f.Kept, path)

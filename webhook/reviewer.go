@@ -28,6 +28,7 @@ type Preview struct {
 	Shown     map[string]string
 	Problems  []fleet.Problem
 	Conflicts []string       // files that changed on both sides
+	Beside    []string       // directories of rings that the head changes
 	Behind    bool           // the branch's head is held, and not applied
 	Report    *report.Report // nil of a Parse
 	Hash      string

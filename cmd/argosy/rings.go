@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/checkout"
+	"argosy.dev/argosy/cmd/argosy/server"
 	"argosy.dev/argosy/cmd/argosy/table"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
@@ -72,63 +73,71 @@ func ringCommand(a *app, verb, short, long, done, hint string) *cobra.Command {
 }
 
 func ringDigestCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "digest DIR", Short: "Print the digest of a directory with Argo CD's manifests",
-		Long: "The digest is the SHA-256 of a list with one line for each file below DIR, in the\n" +
-			"order of the paths' bytes: its SHA-256, two spaces, its path below DIR. This\n" +
-			"command prints the same without argosy:\n\n" +
+	var caFile string
+	cmd := &cobra.Command{
+		Use: "digest SOURCE", Short: "Print the digest of Argo CD's manifests",
+		Long: "SOURCE is a directory, the https:// URL of a file .yaml or .tar.gz, or the oci://\n" +
+			"reference of an artifact. The digest is the SHA-256 of a list with one line for each\n" +
+			"file, in the order of the paths' bytes: its SHA-256, two spaces, its path. This\n" +
+			"prints the same for a directory without argosy:\n\n" +
 			"  cd DIR && find . -type f -printf '%P\\0' | LC_ALL=C sort -z |\n" +
 			"    xargs -0 sha256sum | sha256sum",
-		Example: "  argosy rings digest argocd/3.5.7", Args: exactly("DIR"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			files, err := checkout.Folder(args[0], ".")
-			if err != nil {
-				return err
-			}
-			if len(files) == 0 {
-				return fmt.Errorf("%s has no files", args[0])
-			}
-			return a.printLine("%s", fleet.ManifestsDigest(files))
-		},
+		Example: "  argosy rings digest argocd/3.5.7\n" +
+			"  argosy rings digest https://git.example.com/files/argocd-3.5.7.tar.gz\n" +
+			"  argosy rings digest oci://ghcr.io/acme/argo-cd:3.5.7",
+		Args: exactly("SOURCE"),
 	}
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "trust the certificates of this file too")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		files, err := manifestsAt(cmd.Context(), args[0], caFile)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			return fmt.Errorf("%s has no files", args[0])
+		}
+		return a.printLine("%s", fleet.ManifestsDigest(files))
+	}
+	return cmd
 }
 
-// codeManifests is the code of a ring whose directory does not have the declared manifests.
-const codeManifests = "ring-manifests"
+func manifestsAt(ctx context.Context, argument, caFile string) (map[string][]byte, error) {
+	m := fleet.ManifestsAt(argument)
+	if m.Directory != "" {
+		return checkout.Folder(m.Directory, ".")
+	}
+	d, err := server.Downloader(caFile)
+	if err != nil {
+		return nil, err
+	}
+	return d.Files(ctx, m)
+}
 
-// ringProblems returns the problems of the directories that the Fleet's rings name.
-func ringProblems(dir string, files []configschema.File) []fleet.Problem {
-	var problems []fleet.Problem
+// ringProblems returns the problems of the directories that the Fleet's rings name, and the sources
+// that it has not read, since they are elsewhere.
+func ringProblems(dir string, files []configschema.File) (problems []fleet.Problem,
+	unread []string) {
 	for _, f := range files {
 		d := configschema.Decode(f).Declaration
 		if d == nil || d.Fleet == nil {
 			continue
 		}
 		for i, r := range d.Fleet.Rings {
+			if r.Manifests.Directory == "" {
+				unread = append(unread, r.Manifests.String())
+				continue
+			}
 			found, err := checkout.Folder(dir, r.Manifests.Directory)
 			if errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("directory %s does not exist", r.Manifests.Directory)
+				found, err = nil, nil
 			}
-			field := "directory"
-			fix := "copy namespace-install.yaml and crds/ of Argo CD " + r.Version + " there"
-			if err == nil {
-				if err = instance.Check(r, found); err != nil && fleet.ManifestsDigest(found) !=
-					r.Manifests.Digest {
-					field = "digest"
-					fix = "review the files, and write the digest that `argosy rings digest " +
-						r.Manifests.Directory + "` prints"
-				}
-			}
-			if err != nil {
-				problems = append(problems, fleet.Problem{Severity: fleet.SeverityError,
-					Code: codeManifests, Path: f.Path, Key: d.Key,
-					Field:   fmt.Sprintf("spec.rings[%d].manifests.%s", i, field),
-					Message: err.Error(), Fix: fix})
+			if p := instance.Problem(d, i, found, err); p != nil {
+				problems = append(problems, *p)
 			}
 		}
 		configschema.Place(problems, func(string) []byte { return f.Bytes })
 	}
-	return problems
+	return problems, unread
 }
 
 var ringColumns = []column[mirror.Ring]{

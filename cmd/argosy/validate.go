@@ -51,7 +51,11 @@ func validateCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		problems = append(append(problems, shared...), ringProblems(dirOf(args), files)...)
+		ofRings, unread := ringProblems(dirOf(args), files)
+		problems = append(append(problems, shared...), ofRings...)
+		for _, source := range unread {
+			a.hint("%s is not read: `argosy doctor` and the control plane do", source)
+		}
 		if err := a.writeProblems(problems, out.value); err != nil {
 			return err
 		}

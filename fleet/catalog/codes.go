@@ -27,6 +27,7 @@ const (
 	codeUnknownEnv        = "unknown-environment"
 	codeUnknownEngine     = "unknown-engine"
 	codeUnknownRing       = "unknown-ring"
+	codeRingUnused        = "ring-without-managed"
 	codeUnknownDeployment = "unknown-deployment"
 	codeNotADestination   = "not-a-destination"
 	codeDuplicateOverride = "duplicate-override"
@@ -95,6 +96,7 @@ func Codes() map[string]string {
 		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
 		codeUnknownEnv:        "The tenant has no such environment in effect.",
 		codeUnknownRing:       "No such ring is declared in the Fleet.",
+		codeRingUnused:        "An Engine names a ring, and Argosy does not install its Argo CD.",
 		codeUnknownEngine:     "No such engine is declared in fleet/engines/.",
 		codeUnknownDeployment: "The tenant has no such deployment in effect.",
 		codeNotADestination:   "An environment is named that the deployment does not go to.",

@@ -629,6 +629,9 @@ func (w *work) brokenReference(k fleet.Key, before, after *fleet.Declaration) *f
 			return &p
 		}
 	}
+	if after != nil && after.Fleet != nil {
+		return w.ringInUse(e, before, after)
+	}
 	for _, r := range w.st.index.list(referrersOf(k)) {
 		other := w.st.entries.get(r)
 		switch {
@@ -662,6 +665,25 @@ func (w *work) inhabited(e *entry, stays func(*entry) bool) *fleet.Problem {
 		"restore it, or remove the tenant's declarations in the same commit",
 		"tenant %q still has %d declarations, e.g. %s", e.key.Name, len(paths), paths[0])
 	return &p
+}
+
+// ringInUse returns a problem if the Fleet drops a ring that a managed engine follows.
+func (w *work) ringInUse(e *entry, before, after *fleet.Declaration) *fleet.Problem {
+	if ringsOf(before) == ringsOf(after) {
+		return nil
+	}
+	names := ringNames(after.Fleet)
+	for _, k := range w.st.index.list(membersOf("", fleet.KindEngine)) {
+		d := w.st.get(k)
+		if d == nil || !d.Engine.ArgoCD.Managed || slices.Contains(names, d.Engine.RingName()) {
+			continue
+		}
+		p := e.problem("spec.rings", codeReferenced, "restore it, or give the engine another ring "+
+			"or managed: false in the same commit", "ring %q is removed while engine %s follows it "+
+			"(%s)", d.Engine.RingName(), k.Name, d.Path)
+		return &p
+	}
+	return nil
 }
 
 func inUse(e, other *entry, after *fleet.Declaration) fleet.Problem {

@@ -36,3 +36,65 @@ func TestAManagedEngineFollowsADeclaredRing(t *testing.T) {
 		d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
 	}))
 }
+
+// A Fleet without a ring that a managed engine follows has no effect, unless the engine follows
+// another one, is not managed any more, or is removed in the same commit.
+func TestARingThatEnginesFollowStays(t *testing.T) {
+	t.Parallel()
+	managed := func(on bool, ring string) Input {
+		return engine("eu-1", func(d *fleet.Declaration) {
+			d.Engine.ArgoCD.Managed, d.Engine.Ring = on, ring
+		})
+	}
+	ringed := func(names ...string) Input {
+		return theFleet(func(d *fleet.Declaration) {
+			for _, name := range names {
+				d.Fleet.Rings = append(d.Fleet.Rings, fleet.Ring{Name: name, Version: "3.5.7"})
+			}
+		})
+	}
+	removed := engine("eu-1")
+	removed.Removed, removed.Declaration = true, nil
+	const refused = "Fleet fleet spec.rings " + codeReferenced
+	for name, tc := range map[string]struct {
+		commit []Input
+		want   string
+	}{
+		"alone":          {[]Input{ringed("stable")}, refused},
+		"with all rings": {[]Input{theFleet()}, refused},
+		"with a stuck engine": {[]Input{ringed("stable"), managed(true, "gone")},
+			"Engine eu-1 spec.ring unknown-ring; " + refused},
+		"beside another engine": {[]Input{ringed("stable"), engine("us-1")}, refused},
+		"and the engine moves":  {[]Input{ringed("stable"), managed(true, "")}, ""},
+		"and is given back":     {[]Input{ringed("stable"), managed(false, "")}, ""},
+		"and is removed":        {[]Input{ringed("stable"), removed}, ""},
+		"of another order":      {[]Input{ringed("stable", "canary")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New()
+			good(t, c, ringed("canary", "stable"), managed(true, "canary"))
+			s := c.Prepare(tc.commit)
+			if got := codes(s.Problems()); got != tc.want {
+				t.Errorf("problems %v", s.Problems())
+			}
+			commit(t, c, s)
+			declared := c.Fleet()
+			_, has := declared.RingNamed("canary")
+			if e := c.Engine("eu-1"); tc.want != "" && (!has || e.Engine.Ring != "canary") {
+				t.Errorf("the Fleet has %v, the engine follows %q", declared.Rings, e.Engine.Ring)
+			}
+		})
+	}
+}
+
+func TestARingWithoutManagedIsAWarning(t *testing.T) {
+	t.Parallel()
+	c := New()
+	s := c.Prepare([]Input{theFleet(), engine("eu-1", func(d *fleet.Declaration) {
+		d.Engine.Ring = "canary"
+	})})
+	if got := codes(s.Problems()); got != "Engine eu-1 spec.ring "+codeRingUnused ||
+		s.Problems()[0].Severity != fleet.SeverityWarning {
+		t.Errorf("problems %v", s.Problems())
+	}
+}

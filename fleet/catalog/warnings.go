@@ -33,6 +33,10 @@ func (ch *checker) warnings(e *entry) []fleet.Problem {
 		problems = append(problems, ch.warnDestinations(e, d.Deployment)...)
 		problems = append(problems, warnRanges(e, d.Deployment)...)
 		problems = append(problems, ch.warnWaves(e, d.Deployment)...)
+	case d.Engine != nil && d.Engine.Ring != "" && !d.Engine.ArgoCD.Managed:
+		problems = append(problems, e.warning("spec.ring", codeRingUnused,
+			"remove it, or add managed: true to argocd",
+			"the ring has no effect: Argosy does not install the engine's Argo CD"))
 	case d.SyncRun != nil:
 		problems = append(problems, ch.warnSpent(e, d.SyncRun)...)
 	}

@@ -28,7 +28,7 @@ func Get(ctx context.Context, address string) (io.ReadCloser, error) {
 		DialContext: (&net.Dialer{Timeout: getTimeout, Control: func(_, at string,
 			_ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(at)
-			if err == nil && !fleet.MayServeMetrics(u.Hostname(), to.Addr()) {
+			if err == nil && !fleet.MayReach(u.Hostname(), to.Addr()) {
 				err = fmt.Errorf("%s resolves to %s, which serves no metrics", u.Hostname(),
 					to.Addr())
 			}

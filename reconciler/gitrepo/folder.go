@@ -1,7 +1,9 @@
 package gitrepo
 
 import (
+	"bytes"
 	"context"
+	"maps"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -58,4 +60,52 @@ func (m *Mirror) folder(ctx context.Context, tree Hash, folder, below string, fi
 			return err
 		}
 	}
+}
+
+// MergedFolder returns the files of a folder in the merge of head into a commit, and whether head
+// changes it; base is Merged.Base. Without always, it reads no files of a folder that head does not
+// change. A missing folder has no files. Of a file that both sides have changed, it returns that of
+// head: the merge itself is a conflict.
+//
+// Errors: those of Folder but the missing folder.
+func (m *Mirror) MergedFolder(ctx context.Context, base, into, head Hash, folder string, files int,
+	always bool) (content map[string][]byte, changed bool, err error) {
+	var ids [3]Hash
+	for i, commit := range []Hash{base, into, head} {
+		c, err := m.Commit(ctx, commit)
+		if err != nil {
+			return nil, false, err
+		}
+		ids[i] = folderID(m.objects, m.budget.ObjectBytes, c.Tree, folder)
+	}
+	changed = ids[sideHead] != ids[sideBase] && ids[sideHead] != ids[sideInto]
+	if !changed && !always {
+		return nil, false, nil
+	}
+	var sides [3]map[string][]byte
+	for i, id := range ids {
+		sides[i] = map[string][]byte{}
+		if id != "" {
+			if err := m.folder(ctx, id, folder, "", files, sides[i]); err != nil {
+				return nil, changed, err
+			}
+		}
+	}
+	return mergeFiles(sides), changed, nil
+}
+
+// mergeFiles returns the files of into with the changes of head.
+func mergeFiles(sides [3]map[string][]byte) map[string][]byte {
+	out := maps.Clone(sides[sideInto])
+	for path, text := range sides[sideHead] {
+		if before, had := sides[sideBase][path]; !had || !bytes.Equal(before, text) {
+			out[path] = text
+		}
+	}
+	for path := range sides[sideBase] {
+		if _, has := sides[sideHead][path]; !has {
+			delete(out, path)
+		}
+	}
+	return out
 }

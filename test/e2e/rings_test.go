@@ -62,7 +62,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	change := declare("2.14", "3.5")
 	for file, ring := range map[string]string{"fleet/engines/eu-1.yaml": "canary",
 		"fleet/engines/us-1.yaml": "stable"} {
-		change[file] = strings.NewReplacer("ring: stable", "ring: "+ring,
+		change[file] = strings.NewReplacer("  region:", "  ring: "+ring+"\n  region:",
 			"    installationID:", "    managed: true\n    installationID:").Replace(engines[file])
 	}
 	f.commit(t, "Argosy takes over two Argo CDs", change)

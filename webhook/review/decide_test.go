@@ -108,6 +108,22 @@ func TestOnlyErrorsInItsOwnFilesMakeAPullRequestInvalid(t *testing.T) {
 
 // TestAnApprovalOfDeletionsReleasesWhatWasListed has the plan of the same head list one deletion
 // more, since the base has moved on.
+// A pull request that changes the directory of a ring alone is one of ours, and fails with the
+// problem of the ring.
+func TestAChangedDirectoryOfARingIsChecked(t *testing.T) {
+	f := Facts{Beside: []string{"argocd/3.5.7"}, Problems: []fleet.Problem{{
+		Path: "fleet/fleet.yaml", Line: 8, Severity: fleet.SeverityError,
+		Code: "ring-manifests", Message: "it is missing"}}}
+	check := find(t, Decide(f), forge.CheckValidate)
+	if !f.Ours() || check.State != forge.CheckFailure ||
+		!strings.Contains(check.Title, "fleet.yaml:8: it is missing") {
+		t.Errorf("%v %+v", f.Ours(), check)
+	}
+	if f.Beside = nil; find(t, Decide(f), forge.CheckValidate).State != forge.CheckSuccess {
+		t.Error("a problem in another file fails it")
+	}
+}
+
 func TestAnApprovalOfDeletionsReleasesWhatWasListed(t *testing.T) {
 	f, _ := purge(t)
 	if v := Decide(f); len(v.Held) != 1 || len(v.Held[0].Items) != 12 || len(v.Cleared) != 0 ||

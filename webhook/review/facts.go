@@ -50,6 +50,7 @@ type Facts struct {
 	Kept      []string
 	Problems  []fleet.Problem // located: of these files, and of those that they make wrong
 	Conflicts []string        // paths that have changed in the branch too
+	Beside    []string        // directories of rings that it changes, outside of fleet/
 	// the branch's head is not applied yet, so that the plan is not the last word
 	Behind bool
 	Plan   *report.Report // nil: there is none
@@ -152,14 +153,19 @@ func (f Facts) queued() bool { return len(f.Queue) > 0 }
 
 // Ours reports whether it changes anything that Argosy manages, or whether that is unknown.
 func (f Facts) Ours() bool {
-	return len(f.Files)+len(f.Conflicts)+len(f.Kept) > 0 || f.Unmergeable != ""
+	return len(f.Files)+len(f.Conflicts)+len(f.Kept)+len(f.Beside) > 0 || f.Unmergeable != ""
 }
+
+const fleetFile = "fleet/fleet.yaml" // names the directories of rings
 
 // problems parts the problems of the files that it changes from those of others, errors first.
 func (f Facts) problems() (own, others []fleet.Problem) {
 	changed := map[string]bool{}
 	for _, path := range f.Files {
 		changed[path] = true
+	}
+	if len(f.Beside) > 0 {
+		changed[fleetFile] = true
 	}
 	sorted := slices.Clone(f.Problems)
 	slices.SortStableFunc(sorted, func(a, b fleet.Problem) int { return severity(a) - severity(b) })

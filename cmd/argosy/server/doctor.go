@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -93,10 +94,16 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		cancel()
 	}
 	var specs map[fleet.EngineName]fleet.EngineSpec
+	var rings []ringFiles
 	check("config repo", func(ctx context.Context) (text string, err error) {
-		specs, text, err = readEngines(ctx, s)
+		specs, rings, text, err = readEngines(ctx, s)
 		return text, err
 	})
+	for _, r := range rings {
+		check("ring "+r.ring.Name, func(ctx context.Context) (string, error) {
+			return r.examine(ctx, s)
+		})
+	}
 	if err != nil {
 		return checks
 	}
@@ -160,24 +167,47 @@ func examineBranch(ctx context.Context, s settings.Settings) []Check {
 	return out
 }
 
-// readEngines fetches the branch into a mirror of the doctor's own and reads which engines it
-// declares.
-func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName]fleet.EngineSpec,
-	string, error) {
+// ringFiles is a ring with the files of its directory.
+type ringFiles struct {
+	ring  fleet.Ring
+	files map[string][]byte
+	err   error
+}
+
+// examine reads the ring's manifests as the control plane would, and checks them.
+func (r ringFiles) examine(ctx context.Context, s settings.Settings) (string, error) {
+	if r.ring.Manifests.Directory == "" {
+		d, err := Downloader(s.Source.CAFile)
+		if err != nil {
+			return "", err
+		}
+		r.files, r.err = d.Files(ctx, r.ring.Manifests)
+	}
+	if r.err != nil {
+		return "", r.err
+	}
+	return "Argo CD " + r.ring.Version + " of " + r.ring.Manifests.String(),
+		instance.Check(r.ring, r.files)
+}
+
+// readEngines fetches the branch into a mirror of the doctor's own and reads which engines and
+// rings it declares.
+func readEngines(ctx context.Context, s settings.Settings) (
+	specs map[fleet.EngineName]fleet.EngineSpec, rings []ringFiles, text string, err error) {
 	dir, err := scratch()
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	defer dir.remove()
 	s.DataDir = dir.path
 	mirror, err := openSource(ctx, s)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	defer mirror.Close()
 	head, err := mirror.Fetch(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	specs, bad := map[fleet.EngineName]fleet.EngineSpec{}, 0
 	var defaults fleet.FleetRemedies
@@ -189,6 +219,9 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 				bad++
 			case ours && in.Declaration.Fleet != nil:
 				defaults = in.Declaration.Fleet.Remedies
+				for _, r := range in.Declaration.Fleet.Rings {
+					rings = append(rings, ringFiles{ring: r})
+				}
 			case ours && in.Declaration.Engine != nil:
 				specs[fleet.EngineName(in.Key.Name)] = *in.Declaration.Engine
 			}
@@ -199,11 +232,17 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 		spec.Remedies = &remedies
 		specs[name] = spec
 	}
-	text := fmt.Sprintf("head %s, %d engines", head.Commit.Short(), len(specs))
+	for i, r := range rings {
+		if r.ring.Manifests.Directory != "" {
+			rings[i].files, rings[i].err = source{mirror: mirror}.Directory(ctx,
+				fleet.Revision(head.Commit), r.ring.Manifests.Directory)
+		}
+	}
+	text = fmt.Sprintf("head %s, %d engines", head.Commit.Short(), len(specs))
 	if bad > 0 {
 		text += fmt.Sprintf(", %d files that do not decode (`argosy get problems`)", bad)
 	}
-	return specs, text, err
+	return specs, rings, text, err
 }
 
 // examine connects to an engine and asks whether it is fit.

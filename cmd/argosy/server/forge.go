@@ -283,7 +283,7 @@ func preview(p reconciler.Preview) webhook.Preview {
 		return slices.Contains(p.Conflicts, path)
 	})
 	return webhook.Preview{Base: p.Base, Files: files, Shown: p.Shown, Problems: p.Problems,
-		Conflicts: p.Conflicts, Behind: p.Behind}
+		Conflicts: p.Conflicts, Beside: p.Beside, Behind: p.Behind}
 }
 
 // shortened reduces the error of an unmergeable head to the sentence for the author of the pull

@@ -120,15 +120,20 @@ func (v *Server) assemble() error {
 	if err != nil {
 		return err
 	}
+	download, err := Downloader(s.Source.CAFile)
+	if err != nil {
+		return err
+	}
 	loop := reconciler.Config{
 		Source: source{v.mirror, v.log}, Lister: lister, Decoder: decoder{},
 		Renderer: argocd.Renderer{},
 		Store:    v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
 		Engines: connect, Agents: v.store.Views, Unready: v.store.Views,
 		Loads: v.store.Views,
-		Rings: v.store.Plans, CheckManifests: instance.Check,
-		Judge:  policy.New().Judge,
-		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
+		Rings: v.store.Plans, CheckManifests: instance.Check, Download: download.Files,
+		RingProblem: instance.Problem,
+		Judge:       policy.New().Judge,
+		Holder:      v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
 	}
 	if err := v.connectForge(&loop); err != nil {

@@ -19,6 +19,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/reconciler/manifests"
 )
 
 // openSource opens the mirror that the settings ask for. Credentials are read from their files at
@@ -36,20 +37,39 @@ func openSource(ctx context.Context, s settings.Settings) (*gitrepo.Mirror, erro
 			ObjectBytes: s.Source.MaxObjectBytes,
 			Files:       s.Source.MaxFiles, Time: time.Duration(s.Source.FetchTimeout)}))
 	if s.Source.CAFile != "" {
-		pem, err := os.ReadFile(s.Source.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("source.caFile: %w", err)
-		}
 		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("source.caFile %s holds no certificate in PEM form",
-				s.Source.CAFile)
+		if err := addRoots(roots, s.Source.CAFile); err != nil {
+			return nil, fmt.Errorf("source.caFile: %w", err)
 		}
 		options = append(options, gitrepo.WithRootCAs(roots))
 	}
 	source := gitrepo.Source{URL: s.Source.URL, Branch: "refs/heads/" + s.Source.Branch,
 		Auth: credentials(s.Source)}
 	return gitrepo.Open(ctx, filepath.Join(s.DataDir, "config.git"), source, options...)
+}
+
+func addRoots(to *x509.CertPool, file string) error {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read certificates: %w", err)
+	}
+	if !to.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return nil
+}
+
+// Downloader returns what downloads the manifests of rings. It trusts the system's roots and those
+// of caFile, unless that is "".
+func Downloader(caFile string) (*manifests.Downloader, error) {
+	if caFile == "" {
+		return manifests.New(nil), nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, err
+	}
+	return manifests.New(roots), addRoots(roots, caFile)
 }
 
 func credentials(s settings.Source) gitrepo.Credentials {
@@ -154,8 +174,8 @@ func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision
 	case err != nil:
 		return reconciler.Merged{}, err
 	}
-	out := reconciler.Merged{Shown: make(map[string]string, len(merged.Shown)),
-		Conflicts: merged.Conflicts}
+	out := reconciler.Merged{Base: fleet.Revision(merged.Base),
+		Shown: make(map[string]string, len(merged.Shown)), Conflicts: merged.Conflicts}
 	for _, c := range merged.Shown {
 		out.Shown[c.Path] = string(c.New.Blob)
 	}
@@ -229,4 +249,15 @@ func (decoder) Locate(b []byte, field string) (line, column int) {
 func (s source) Directory(ctx context.Context, revision fleet.Revision, path string) (
 	map[string][]byte, error) {
 	return s.mirror.Folder(ctx, gitrepo.Hash(revision), path, fleet.MaxManifests)
+}
+
+// MergedDirectory reads a directory outside of fleet/ and tenants/ as a pull request leaves it.
+func (s source) MergedDirectory(ctx context.Context, p *reconciler.Preview, path string,
+	always bool) (files map[string][]byte, changed bool, why, err error) {
+	files, changed, err = s.mirror.MergedFolder(ctx, gitrepo.Hash(p.Parted), gitrepo.Hash(p.Base),
+		gitrepo.Hash(p.Head), path, fleet.MaxManifests, always)
+	if errors.Is(err, gitrepo.ErrOverBudget) || errors.Is(err, gitrepo.ErrMalformed) {
+		return nil, true, err, nil
+	}
+	return files, changed, nil, err
 }

@@ -173,3 +173,28 @@ func Check(r fleet.Ring, files map[string][]byte) error {
 	_, err := Parse(r.Version, files)
 	return err
 }
+
+// codeManifests is the code of a ring that does not have the manifests which it declares.
+const codeManifests = "ring-manifests"
+
+// Problem returns what is wrong with the files of a ring of a Fleet; nil if they are right. err is
+// why they could not be read.
+func Problem(d *fleet.Declaration, ring int, files map[string][]byte, err error) *fleet.Problem {
+	r := d.Fleet.Rings[ring]
+	field, fix := r.Manifests.Field(), "copy namespace-install.yaml and crds/ of Argo CD "+
+		r.Version+" there"
+	if err == nil {
+		err = Check(r, files)
+		if len(files) > 0 && fleet.ManifestsDigest(files) != r.Manifests.Digest {
+			field = "digest"
+			fix = "review the files, and write the digest that `argosy rings digest " +
+				r.Manifests.Argument() + "` prints"
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return &fleet.Problem{Severity: fleet.SeverityError, Code: codeManifests, Path: d.Path,
+		Key: d.Key, Field: fmt.Sprintf("spec.rings[%d].manifests.%s", ring, field),
+		Message: err.Error(), Fix: fix}
+}
