@@ -208,8 +208,8 @@ type Tokens interface {
 	// malformed, or of a tenant that was removed since: mirror.ErrNotFound without distinction.
 	VerifyToken(ctx context.Context, plaintext string) (view.Token, error)
 	// CreateToken creates a token from Name, Tenant, Role, Owner, CreatedBy and ExpiresAt, and
-	// returns it
-	// with its plaintext, which is not stored. mirror.ErrNotFound if there is no such tenant.
+	// returns it with its plaintext, which is not stored. mirror.ErrNotFound if there is no such
+	// tenant.
 	CreateToken(ctx context.Context, token view.Token) (made view.Token, plaintext string,
 		err error)
 	// RevokeToken ends a token at once; mirror.ErrNotFound if there is none of that ID.

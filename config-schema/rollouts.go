@@ -64,6 +64,11 @@ func rollout(of string) field {
 						name:    "approval",
 						doc:     "The wave begins once an owner of the tenant approves it: `argosy rollouts approve`.",
 						example: "true", fallback: "false", value: boolean()},
+					field{
+						name: "metrics",
+						doc: "Names of metrics of `Fleet.spec.prometheus` that are good before the wave " +
+							"is done.", example: "[error-rate]",
+						value: listOf(textOf(formatName)).atMost(10)},
 				).exactlyOneOf("environments", "environmentSelector")).by("name").atMost(20).
 					mayBeEmpty()},
 			field{

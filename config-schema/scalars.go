@@ -144,6 +144,11 @@ func (v *value) names() []string {
 }
 
 func (d *decoder) duration(v *value, n node, into reflect.Value) bool {
+	if n.Style == 0 && n.Tag == "!!int" {
+		d.problem(n, codeWrongType, d.subject()+" is a duration, and "+quoted(n.Value)+
+			" has no unit", "write a unit: "+n.Value+"s, "+n.Value+"m or "+n.Value+"h")
+		return false
+	}
 	if !d.plainString(n, d.subject()) {
 		return false
 	}

@@ -69,8 +69,10 @@ type FleetSpec struct {
 	Remedies              FleetRemedies  `json:"remedies,omitzero"`
 	Freezes               []Freeze       `json:"freezes,omitempty"` // of all tenants
 	// Rings are the versions of Argo CD of managed engines, in the order in which they change.
-	Rings    []Ring   `json:"rings,omitempty"`
-	Defaults Defaults `json:"defaults,omitempty"`
+	Rings []Ring `json:"rings,omitempty"`
+	// Prometheus measures what gates waves; nil: no wave has a metric.
+	Prometheus *Prometheus `json:"prometheus,omitempty"`
+	Defaults   Defaults    `json:"defaults,omitempty"`
 }
 
 // FleetPlacement limits what placement does in the whole fleet.

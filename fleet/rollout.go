@@ -33,8 +33,10 @@ type RolloutWave struct {
 	MaxConcurrent string `json:"maxConcurrent,omitempty"`
 	// Soak is how long all Applications of the wave are Synced and Healthy before the next wave.
 	Soak Duration `json:"soak,omitempty"`
-	// Approval keeps the wave from beginning until a person approves it.
+	// Approval keeps the wave from beginning until an owner approves it.
 	Approval bool `json:"approval,omitempty"`
+	// Metrics are names of metrics of the Fleet that are good before the wave is done.
+	Metrics []string `json:"metrics,omitempty"`
 }
 
 // RolloutFailure is what happens when a wave fails.

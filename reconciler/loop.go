@@ -28,6 +28,7 @@ type Loop struct {
 	branch   branch
 	listed   *follower
 	recovery *recovery.Recovery
+	gates    *gates
 	// read at the start of each reconcile
 	evacuated evacuations
 	asker     *asker       // of reviews; nil without Reviews

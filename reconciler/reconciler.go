@@ -185,7 +185,9 @@ type Config struct {
 	// DrainPatience is after how long a move that waits is in trouble; default 5 min
 	DrainPatience time.Duration
 	Loads         LoadReader // measured; nil: nothing is rebalanced
-	Rings         RingStore  // nil: no Argo CD is installed or upgraded
+	// Prometheus measures the metrics of waves; nil: they are not measured, and no wave passes one
+	Prometheus Prometheus
+	Rings      RingStore // nil: no Argo CD is installed or upgraded
 	// CheckManifests returns why files cannot be the manifests of a ring. Pure.
 	CheckManifests func(r fleet.Ring, files map[string][]byte) error
 	// RingProblem returns what is wrong with the files of a ring in a pull request. nil: nothing is

@@ -66,8 +66,9 @@ type options struct {
 	measureAgain time.Duration                       // after a move; default 15 min
 	task         func(context.Context)               // that runs while the replica leads
 	renderer     engine.Renderer                     // Argo CD's when nil
-	work         reach.WorkLimits                    // of every worker
-	wrap         func(engine.Engine) engine.Engine   // every engine; nil: none
+	prometheus   reconciler.Prometheus
+	work         reach.WorkLimits                  // of every worker
+	wrap         func(engine.Engine) engine.Engine // every engine; nil: none
 	// of the manifests of rings; nil: no ring takes a step
 	download func(context.Context, fleet.RingManifests) (map[string][]byte, error)
 }
@@ -116,6 +117,7 @@ func (h *house) start(name string, o options) *replica {
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
 		Log:   quiet(),
 		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Lister: o.lister,
+		Prometheus:  o.prometheus,
 		ListingPoll: o.listingPoll, Unready: r.store, DrainPatience: o.patience,
 		Loads: measuring{r.store.Views, o.loads}, MeasureAgain: o.measureAgain}
 	if o.download != nil {

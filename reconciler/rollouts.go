@@ -42,7 +42,9 @@ func (l *Loop) takeRollouts(ctx context.Context, lease mirror.Lease) error {
 		return err
 	}
 	steps := map[fleet.DeploymentID]mirror.RolloutStep{}
+	facts.Metrics = l.gates.known(open)
 	for _, r := range open {
+		l.gates.measure(ctx, r, state, facts.Now)
 		for key, why := range state.FrozenIn(r, facts.Now) {
 			at := facts.Status[key]
 			at.Frozen = why

@@ -1,11 +1,13 @@
 package reconciler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,4 +171,56 @@ func TestALostMirrorHoldsOnlyTheRolloutThatWasUnderWay(t *testing.T) {
 	decide(mirror.ApproveRollout)
 	d.rolls(mirror.RolloutDone, "")
 	d.eventually("the fleet is in sync", d.converged)
+}
+
+// gauge answers every query with one value.
+type gauge struct {
+	mu    sync.Mutex
+	value float64
+	asked map[string]bool
+}
+
+func (g *gauge) Query(_ context.Context, _ fleet.Prometheus, query string) (float64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked[query] = true
+	return g.value, nil
+}
+
+// A metric that is bad in the first wave returns the change, and one that is good lets it go on.
+// The leader asks for the environments of the wave alone.
+func TestAMetricGatesAWave(t *testing.T) {
+	const n = 10
+	d := newDrained(t, n, 1, "{atOnce: 1}")
+	prometheus := &gauge{value: 0.5, asked: map[string]bool{}}
+	d.start("a", options{prometheus: prometheus})
+	d.eventually("the fleet is in sync", d.converged)
+	declared := filesOf(n, 1, "{atOnce: 1}")["fleet/fleet.yaml"]
+	d.commit("a metric", map[string]string{"fleet/fleet.yaml": strings.TrimSuffix(declared, "\n") +
+		"\n  prometheus:\n    url: http://prometheus.example.com\n    metrics:\n      - {name: " +
+		"error-rate, query: 'rate(errors{in={{environment}}}[1m])', max: \"0.1\", failures: 1}\n"})
+	gated := func(revision string) map[string]string {
+		files := inWaves(n, revision, "")
+		for path, text := range files {
+			files[path] = strings.Replace(text, "soak: 1s", "metrics: [error-rate]", 1)
+		}
+		return files
+	}
+	d.commit("waves", gated("v1"))
+	d.eventually("the fleet is in sync", d.converged)
+	d.commit("v2", gated("v2"))
+	r := d.rolls(mirror.RolloutReturned, "")
+	if !strings.Contains(r.Message, "metric error-rate is 0.5, above 0.1 in e00") {
+		t.Error(r.Message)
+	}
+	prometheus.mu.Lock()
+	if prometheus.value = 0.05; len(prometheus.asked) != 3 ||
+		!prometheus.asked[`rate(errors{in="e00"}[1m])`] {
+		t.Errorf("asked %v", prometheus.asked)
+	}
+	prometheus.mu.Unlock()
+	d.commit("v3", gated("v3"))
+	if r = d.rolls(mirror.RolloutDone, r.ID); r.Waves[0].Metrics[0].State != mirror.MetricGood {
+		t.Errorf("%+v", r.Waves[0])
+	}
 }

@@ -93,6 +93,8 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 	defer l.terms.end()
 	defer l.withdraw()
 	defer l.recovery.Stop()
+	l.gates = newGates(l.Prometheus)
+	defer l.gates.asking.Wait()
 	defer l.listed.begin(ctx)()
 	if l.asker != nil {
 		ctx, end := context.WithCancel(ctx)

@@ -155,6 +155,34 @@ type waveRow struct {
 	n, members, healthy int
 }
 
+// metricRow is a metric of a wave.
+type metricRow struct {
+	mirror.RolloutMetric
+	wave string
+}
+
+func metricsOf(r mirror.Rollout) (all []metricRow) {
+	for _, w := range r.Waves {
+		for _, m := range w.Metrics {
+			all = append(all, metricRow{RolloutMetric: m, wave: w.Name})
+		}
+	}
+	return all
+}
+
+var metricColumns = []column[metricRow]{
+	{head: "METRIC", of: func(m metricRow, _ time.Time) table.Value { return table.Text(m.Name) }},
+	{head: "WAVE", of: func(m metricRow, _ time.Time) table.Value { return table.Text(m.wave) }},
+	{head: "STATE", of: func(m metricRow, _ time.Time) table.Value { return table.State(m.State) }},
+	{head: "SINCE", of: func(m metricRow, now time.Time) table.Value { return ago(&m.Since, now) }},
+	{head: "MEASURED", of: func(m metricRow, now time.Time) table.Value {
+		return ago(m.MeasuredAt, now)
+	}},
+	{head: "MESSAGE", of: func(m metricRow, _ time.Time) table.Value {
+		return table.Text(m.Message)
+	}},
+}
+
 var memberColumns = []column[memberRow]{
 	{head: "ENVIRONMENT", of: func(m memberRow, _ time.Time) table.Value {
 		return table.Text(m.Environment)
@@ -205,7 +233,7 @@ func describeRollout(ctx context.Context, c *client.Client, name string) (descri
 	if r.EndedAt != nil {
 		ended = ago(r.EndedAt, now)
 	}
-	return description{item: r, sections: []section{
+	sections := []section{
 		{facts: []table.Fact{
 			{Name: "Rollout", Value: table.Text(r.Of().String())},
 			{Name: "ID", Value: table.Text(r.ID)},
@@ -217,6 +245,12 @@ func describeRollout(ctx context.Context, c *client.Client, name string) (descri
 			{Name: "Ended", Value: ended},
 		}},
 		{title: "Waves", table: tabulate(waves, waveColumns, true, now)},
-		{title: "Applications", table: tabulate(members, memberColumns, true, now)},
-	}}, nil
+	}
+	if metrics := metricsOf(r); len(metrics) > 0 {
+		sections = append(sections, section{title: "Metrics",
+			table: tabulate(metrics, metricColumns, true, now)})
+	}
+	sections = append(sections, section{title: "Applications",
+		table: tabulate(members, memberColumns, true, now)})
+	return description{item: r, sections: sections}, nil
 }

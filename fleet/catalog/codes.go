@@ -70,6 +70,7 @@ const (
 	codeSelectsNothing       = "selects-nothing"
 	codeUnusedOverride       = "unused-override"
 	codeRolloutWave          = "rollout-wave"
+	codeRolloutMetric        = "rollout-metric"
 	codeCreateNamespace      = "create-namespace"
 	codeReplace              = "replace-not-granted"
 	codeAdopt                = "adopt-not-granted"
@@ -158,6 +159,7 @@ func Codes() map[string]string {
 		codeUnusedOverride: "The override matches no environment of the deployment.",
 		codeRolloutWave: "The wave of a rollout selects no environment of the deployment, or one that " +
 			"an earlier wave selects too.",
+		codeRolloutMetric: "A wave of a rollout names a metric that the Fleet does not have.",
 		codeUnresolved: "A text with variables has no valid value in one of the deployment's " +
 			"environments.",
 		codeVariableInUse: "With this change of an environment, a deployment would have a text " +

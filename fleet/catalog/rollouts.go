@@ -54,6 +54,19 @@ func (ch *checker) warnWaves(e *entry, spec *fleet.DeploymentSpec) []fleet.Probl
 				taken[id.Name] = w.Name
 			}
 		}
+		for j, name := range w.Metrics {
+			var server *fleet.Prometheus
+			if f := ch.st.get(fleetKey()); f != nil {
+				server = f.Fleet.Prometheus
+			}
+			if _, declared := server.Metric(name); !declared {
+				problems = append(problems, e.warning(
+					fmt.Sprintf("spec.rollout.waves[%d].metrics[%d]", i, j), codeRolloutMetric,
+					"name a metric of spec.prometheus in fleet/fleet.yaml, or ask the platform for one",
+					"the Fleet has no metric %q: the wave waits for it, and fails after the timeout",
+					name))
+			}
+		}
 		switch {
 		case selected == 0:
 			problems = append(problems, e.warning(field, codeRolloutWave,

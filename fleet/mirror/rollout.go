@@ -120,6 +120,9 @@ func (r *Rollout) Accepts(verb RolloutVerb) bool {
 // Copy returns a rollout whose waves and members may be changed.
 func (r Rollout) Copy() Rollout {
 	r.Waves, r.Members = slices.Clone(r.Waves), slices.Clone(r.Members)
+	for i := range r.Waves {
+		r.Waves[i].Metrics = slices.Clone(r.Waves[i].Metrics)
+	}
 	return r
 }
 
@@ -132,6 +135,46 @@ type RolloutWave struct {
 	State         WaveState      `json:"state"`
 	Since         time.Time      `json:"since"` // of State
 	ApprovedBy    string         `json:"approvedBy,omitempty"`
+	// that are good before the wave is done
+	Metrics []RolloutMetric `json:"metrics,omitempty"`
+}
+
+// MetricState is the state of a metric of a wave.
+type MetricState string
+
+// States of a metric. An unknown one never lets a wave go on: the server did not answer, or not
+// with exactly one number for each environment.
+const (
+	MetricWaiting MetricState = "Waiting" // it is not measured yet
+	MetricGood    MetricState = "Good"
+	MetricBad     MetricState = "Bad"
+	MetricUnknown MetricState = "Unknown"
+)
+
+// RolloutMetric is a metric of a wave, measured while the wave soaks.
+type RolloutMetric struct {
+	Name       string      `json:"name"`
+	State      MetricState `json:"state"`
+	Since      time.Time   `json:"since"`         // of State
+	Bad        int         `json:"bad,omitempty"` // measurements in a row
+	MeasuredAt *time.Time  `json:"measuredAt,omitempty"`
+	Message    string      `json:"message,omitempty"` // why it is bad or unknown
+}
+
+// MetricKey is a metric of a wave of a rollout.
+type MetricKey struct {
+	Rollout string
+	Wave    int // place in Waves
+	Name    string
+}
+
+// MetricResult is one measurement of a metric in all environments of its wave.
+type MetricResult struct {
+	At       time.Time // by the store's clock
+	State    MetricState
+	Message  string
+	For      fleet.Duration // of the metric, as the Fleet declares it now
+	Failures int
 }
 
 // RolloutMember is one Application of a rollout.
@@ -177,6 +220,7 @@ type RolloutFacts struct {
 	Now       time.Time // by the store's clock
 	Status    map[fleet.ObjectKey]RolloutStatus
 	Decisions map[string][]RolloutDecision // by the rollout's ID, in their order
+	Metrics   map[MetricKey]MetricResult   // the latest measurements
 }
 
 // RolloutVerb is a decision of a person about a rollout.

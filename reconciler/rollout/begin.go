@@ -125,11 +125,16 @@ func setWaves(r *mirror.Rollout, b Beginning, back bool) {
 	place := make([]int, len(waves))
 	for i, w := range waves {
 		place[i] = len(r.Waves)
-		if used[i] {
-			r.Waves = append(r.Waves, mirror.RolloutWave{Name: w.Name, Soak: w.Soak,
-				MaxConcurrent: w.MaxConcurrent, Approval: w.Approval, State: mirror.WaveWaiting,
-				Since: b.Now})
+		if !used[i] {
+			continue
 		}
+		next := mirror.RolloutWave{Name: w.Name, Soak: w.Soak, MaxConcurrent: w.MaxConcurrent,
+			Approval: w.Approval, State: mirror.WaveWaiting, Since: b.Now}
+		for _, name := range w.Metrics {
+			next.Metrics = append(next.Metrics, mirror.RolloutMetric{Name: name,
+				State: mirror.MetricWaiting, Since: b.Now})
+		}
+		r.Waves = append(r.Waves, next)
 	}
 	for i := range r.Members {
 		r.Members[i].Wave = place[r.Members[i].Wave]

@@ -50,8 +50,16 @@ func (s *stepper) set(state mirror.RolloutState, why string) {
 }
 
 func (s *stepper) wave(i int, state mirror.WaveState) {
-	if w := &s.Waves[i]; w.State != state {
-		w.State, w.Since = state, s.now
+	w := &s.Waves[i]
+	if w.State == state {
+		return
+	}
+	w.State, w.Since = state, s.now
+	if state == mirror.WaveSoaking || state == mirror.WaveWaiting {
+		for j, m := range w.Metrics { // measurements of before are none of the present state
+			w.Metrics[j] = mirror.RolloutMetric{Name: m.Name, State: mirror.MetricWaiting,
+				Since: s.now}
+		}
 	}
 }
 
@@ -227,10 +235,15 @@ func (s *stepper) advance(i int) bool {
 		s.wave(i, mirror.WaveRunning) // from Soaking, if an Application is no longer Healthy
 		return false
 	}
-	if w.Soak > 0 && w.State != mirror.WaveSoaking {
+	if (w.Soak > 0 || len(w.Metrics) > 0) && w.State != mirror.WaveSoaking {
 		s.wave(i, mirror.WaveSoaking)
 	}
-	if w.State == mirror.WaveSoaking && s.now.Sub(w.Since) < time.Duration(w.Soak) {
+	good, failed := s.measure(i)
+	if failed != "" {
+		s.failWave(i, failed)
+		return false
+	}
+	if w.State == mirror.WaveSoaking && s.now.Sub(w.Since) < time.Duration(w.Soak) || !good {
 		return false
 	}
 	s.wave(i, mirror.WaveDone)
@@ -239,11 +252,16 @@ func (s *stepper) advance(i int) bool {
 
 // fail ends the waves because of members.
 func (s *stepper) fail(failed []int) {
-	wave := s.Members[failed[0]].Wave
 	for _, j := range failed {
 		s.wave(s.Members[j].Wave, mirror.WaveFailed)
 	}
-	why := fmt.Sprintf("wave %d (%s) failed: %s", wave+1, s.Waves[wave].Name, s.names(failed))
+	s.failWave(s.Members[failed[0]].Wave, s.names(failed))
+}
+
+// failWave ends the waves because of one, with the reason.
+func (s *stepper) failWave(wave int, why string) {
+	s.wave(wave, mirror.WaveFailed)
+	why = fmt.Sprintf("wave %d (%s) failed: %s", wave+1, s.Waves[wave].Name, why)
 	if s.OnFailure == fleet.RolloutPause {
 		s.set(mirror.RolloutFailed, why+". Nothing else changes: correct it in Git, or run `argosy "+
 			"rollouts resume "+s.subject()+"` to try again, or `abort` to return")

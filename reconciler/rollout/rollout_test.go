@@ -21,6 +21,8 @@ type course struct {
 	now    time.Time
 	n      int64
 	took   []mirror.RolloutDecision
+	// the latest measurements
+	metrics map[mirror.MetricKey]mirror.MetricResult
 }
 
 // begin returns a rollout over n environments in waves of a number each.
@@ -57,7 +59,7 @@ func good(hash string) mirror.RolloutStatus {
 // Progressing until the test sets another health.
 func (c *course) step() {
 	c.t.Helper()
-	f := mirror.RolloutFacts{Now: c.now, Status: c.status,
+	f := mirror.RolloutFacts{Now: c.now, Status: c.status, Metrics: c.metrics,
 		Decisions: map[string][]mirror.RolloutDecision{c.r.ID: c.took}}
 	was := c.r
 	c.r, _ = rollout.Next(was, f)
@@ -273,5 +275,74 @@ func TestADecisionIsTakenOnce(t *testing.T) {
 	c.want(mirror.RolloutRunning, 1)
 	if c.r.Decided != 2 {
 		t.Error(c.r.Decided)
+	}
+}
+
+// metered is a rollout of two waves, the first of which soaks and waits for a metric.
+func metered(t *testing.T) *course {
+	c := begin(t, fleet.Rollout{Waves: []fleet.RolloutWave{{Name: "a",
+		Metrics: []string{"error-rate"}}, {Name: "b"}}}, 1, 1)
+	c.step()
+	c.all(0, "new", mirror.HealthHealthy)
+	c.step()
+	if c.r.Waves[0].State != mirror.WaveSoaking {
+		t.Fatalf("%+v", c.r.Waves)
+	}
+	return c
+}
+
+// measured is a measurement some time later.
+func (c *course) measured(after time.Duration, state mirror.MetricState, why string) {
+	c.t.Helper()
+	c.now = c.now.Add(after)
+	c.metrics = map[mirror.MetricKey]mirror.MetricResult{
+		{Rollout: c.r.ID, Wave: 0, Name: "error-rate"}: {At: c.now, State: state, Message: why,
+			For: fleet.Duration(time.Minute), Failures: 2}}
+	c.step()
+	c.step() // the same measurement counts once
+}
+
+func TestAWaveWaitsUntilItsMetricIsGoodForLongEnough(t *testing.T) {
+	c := metered(t)
+	c.measured(time.Second, mirror.MetricGood, "")
+	c.want(mirror.RolloutRunning, 1)
+	c.measured(30*time.Second, mirror.MetricBad, "is 0.2, above 0.01 in e1-000")
+	c.want(mirror.RolloutRunning, 1)
+	c.measured(30*time.Second, mirror.MetricGood, "")
+	c.measured(59*time.Second, mirror.MetricGood, "")
+	c.want(mirror.RolloutRunning, 1)
+	c.measured(time.Second, mirror.MetricGood, "")
+	c.want(mirror.RolloutRunning, 2)
+}
+
+func TestABadMetricFailsItsWave(t *testing.T) {
+	c := metered(t)
+	c.measured(30*time.Second, mirror.MetricBad, "is 0.2, above 0.01 in e1-000")
+	c.want(mirror.RolloutRunning, 1)
+	c.measured(30*time.Second, mirror.MetricBad, "is 0.3, above 0.01 in e1-000")
+	c.want(mirror.RolloutReturning, 0)
+	if !strings.Contains(c.r.Message,
+		"wave 1 (a) failed: metric error-rate is 0.3, above 0.01 in e1-000") {
+		t.Error(c.r.Message)
+	}
+}
+
+// No measurement never lets a wave go on, and fails it after the timeout.
+func TestAnUnknownMetricIsNeverGood(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		c := metered(t)
+		if !silent {
+			c.measured(29*time.Minute, mirror.MetricGood, "")
+			c.measured(time.Second, mirror.MetricUnknown, "no value in e1-000: 0 series")
+		}
+		c.now = c.now.Add(29*time.Minute + 59*time.Second)
+		c.step()
+		c.want(mirror.RolloutRunning, 1)
+		c.now = c.now.Add(time.Second)
+		c.step()
+		c.want(mirror.RolloutReturning, 0)
+		if !strings.Contains(c.r.Message, "metric error-rate is not known after 30m0s") {
+			t.Error(c.r.Message)
+		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"argosy.dev/argosy/reconciler/fleetstats"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/promql"
 	"argosy.dev/argosy/reconciler/secrets"
 	"argosy.dev/argosy/reconciler/worker"
 )
@@ -132,6 +133,7 @@ func (v *Server) assemble() error {
 		Loads: v.store.Views,
 		Rings: v.store.Plans, CheckManifests: instance.Check, Download: download.Files,
 		RingProblem: instance.Problem,
+		Prometheus:  promql.Client{Secret: v.secrets.Get},
 		Judge:       policy.New().Judge,
 		Holder:      v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
