@@ -128,6 +128,7 @@ func (e preflight) installFindings(ctx context.Context) ([]engine.Finding, error
 	return []engine.Finding{{Code: "install-rights",
 		Message: e.actor() + " may not " + strings.Join(missing, ", ") + more +
 			", and cannot install Argo CD in namespace " + e.namespace,
-		Fix: "grant the rights of docs/rings.md (argocd.install of the chart argosy-agent), or " +
+		Fix: "grant the rights of docs/rings.md (argocd.install of the chart argosy-agent, " +
+			"rbac.engineInstalls of the chart argosy), or " +
 			"remove argocd.managed of the Engine"}}, nil
 }
