@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-rebalance load-remedies clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-pool load-rebalance load-remedies clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -52,6 +52,10 @@ load-drain: ## drain a real Argo CD 2.14 with APPLICATIONS (default 200), of whi
 load-moves: ## move an environment with APPLICATIONS (default 50) from a real Argo CD 2.14 to 3.5 and back
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
 	$(GO) test ./test/e2e -v -timeout 0 -run TestAnEnvironmentWithManyApplications -move.applications=$(or $(APPLICATIONS),50)
+
+load-pool: ## grow a pool of real Argo CDs from 1 to 3 under APPLICATIONS (default 600), and shrink it again
+	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5 argocd-manifests
+	$(GO) test ./test/e2e -v -timeout 0 -run TestAPoolGrowsToThree -pool.applications=$(or $(APPLICATIONS),600)
 
 load-rebalance: ## rebalance the measured load of a real Argo CD: propose, accept and move (6 min)
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5

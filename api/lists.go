@@ -125,6 +125,10 @@ type (
 		Paging
 		ByName
 	}
+	poolsIn struct {
+		Paging
+		ByName
+	}
 	holdsIn struct {
 		Paging
 		ByTenant
@@ -188,6 +192,10 @@ func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
 }
 func (in *ringsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Name: in.Name}, in.page()
+}
+
+func (in *poolsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Name: in.Name}, in.page()
 }
 
@@ -261,6 +269,8 @@ func (s *Server) registerLists() {
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[ringsIn](s, "rings", "Rings of the Fleet with their managed engines, in order (platform)",
 		s.reader.Rings, s.platformOnly)
+	list[poolsIn](s, "pools", "Pools of engines with their instances (platform)", s.reader.Pools,
+		s.platformOnly)
 	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)
 }
 

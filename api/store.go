@@ -60,6 +60,9 @@ type Inventory interface {
 	// Rings match Filter.Name, in the order of the Fleet.
 	Rings(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Ring, string, error)
+	// Pools match Filter.Name, by name.
+	Pools(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Pool, string, error)
 	// Freezes match Filter.Tenant: the fleet's, which every tenant sees, then those of tenants.
 	// They have no time at which they are active.
 	Freezes(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
@@ -118,6 +121,8 @@ type DecisionReader interface {
 		[]mirror.Rollout, string, error)
 	Rings(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Ring, string, error)
+	Pools(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Pool, string, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 	// Explain is that of State.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
@@ -163,6 +168,10 @@ type Decider interface {
 	PauseRing(ctx context.Context, d mirror.RingDecision) error
 	ResumeRing(ctx context.Context, d mirror.RingDecision) error
 	ReturnRing(ctx context.Context, d mirror.RingDecision) error
+	// PausePool keeps a pool from making or draining another instance, ResumePool ends that;
+	// mirror.ErrNoPool if there is no such pool.
+	PausePool(ctx context.Context, d mirror.PoolDecision) error
+	ResumePool(ctx context.Context, d mirror.PoolDecision) error
 	// PauseDrain keeps a drain from requesting moves; mirror.ErrNotDraining if there is none.
 	PauseDrain(ctx context.Context, pause mirror.DrainPause) error
 	// ResumeDrain ends a pause, and lets a drain go on that failed moves have stopped;

@@ -157,6 +157,8 @@ func exampleName(k fleet.Kind) string {
 		return "fleet"
 	case fleet.KindEngine:
 		return "eu-1"
+	case fleet.KindEnginePool:
+		return "eu"
 	case fleet.KindCluster:
 		return "prod-1"
 	case fleet.KindTenant:

@@ -242,7 +242,7 @@ func TestATemplateDecodesAsItIs(t *testing.T) {
 			}
 		}
 	}
-	if New("EnginePool", "acme", "x") != nil {
+	if New("Rollout", "acme", "x") != nil {
 		t.Error("there is a template of a kind that is not supported")
 	}
 }

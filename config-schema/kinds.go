@@ -9,7 +9,8 @@ import (
 
 // kinds are the kinds of this version, in the order in which people meet them.
 var (
-	kindOrder = []*kind{kindFleet, kindEngine, kindCluster, kindTenant, kindPolicy, kindEnvironment,
+	kindOrder = []*kind{kindFleet, kindEngine, kindPool, kindCluster, kindTenant, kindPolicy,
+		kindEnvironment,
 		kindDeployment, kindSet, kindDefaults, kindCredential, kindSyncRun}
 	kinds = func() map[fleet.Kind]*kind {
 		m := make(map[fleet.Kind]*kind, len(kindOrder))
@@ -28,7 +29,7 @@ var (
 )
 
 // laterKinds belong to the contract, and act in a later version.
-var laterKinds = map[string]bool{"EnginePool": true, "Rollout": true}
+var laterKinds = map[string]bool{"Rollout": true}
 
 var neverTop = map[string]word{
 	"data": {codePlaintextSecret, "no declaration holds data of a Secret",

@@ -15,7 +15,6 @@ import (
 type place struct {
 	folder string // with "<tenant>" for any tenant's name
 	kind   fleet.Kind
-	later  string // not empty: the kind of a later version
 }
 
 var platformPlaces = []place{
@@ -23,7 +22,7 @@ var platformPlaces = []place{
 	{folder: "clusters", kind: fleet.KindCluster},
 	{folder: "tenants", kind: fleet.KindTenant},
 	{folder: "policies", kind: fleet.KindPolicy},
-	{folder: "pools", later: "EnginePool"},
+	{folder: "pools", kind: fleet.KindEnginePool},
 }
 
 var tenantPlaces = []place{
@@ -216,10 +215,6 @@ func classifyFile(path, tenant, folder, file string, places []place) (fleet.Key,
 	case at == nil || file == "":
 		return misplaced(path, codeMisplaced, "no declaration belongs here",
 			whereTo(folder, tenant, places))
-	case at.later != "":
-		return misplaced(path, codeUnsupported,
-			at.later+" is not supported by this version of Argosy",
-			"remove the file until the version that supports it")
 	case strings.Contains(file, "/"):
 		return misplaced(path, codeMisplaced, "declarations cannot be in folders below "+folder+"/",
 			"move the file up")
@@ -250,9 +245,7 @@ func placeOf(folder string, places []place) *place {
 func whereTo(folder, tenant string, places []place) string {
 	known := make([]string, 0, len(places))
 	for _, p := range places {
-		if p.later == "" {
-			known = append(known, p.folder)
-		}
+		known = append(known, p.folder)
 	}
 	root := "fleet/"
 	if tenant != "" {

@@ -183,12 +183,7 @@ var kindEngine = describe(kind{
 		required: true, value: textOf(formatLabelWord)},
 	field{
 		name: "capacity", doc: "How much placement gives to the engine. 0: nothing is placed here.",
-		required: true, value: object(
-			field{name: "applications", doc: "Applications.", example: "1500", required: true,
-				value: integer(0, 100000)},
-			field{name: "environments", doc: "Environments.", example: "100", required: true,
-				value: integer(0, 100000)},
-		)},
+		required: true, value: capacity(0)},
 	field{name: "dedicatedTo", doc: "The tenants that alone may use it. `[]` or left out: shared.",
 		example: "[acme]", value: listOf(textOf(formatName)).mayBeEmpty()},
 	field{name: "platformTenant", doc: "The tenant of the platform itself. Its environments may " +
@@ -231,7 +226,21 @@ var kindEngine = describe(kind{
 			field{name: "tenant", doc: "The tenant that its Applications belong to.",
 				example: "acme", required: true, value: textOf(formatName)},
 		)).by("namespace").atMost(100)},
-	field{
+	engineMetrics(),
+	engineRemedies(),
+).without("pool"), func(d *fleet.Declaration, s *fleet.EngineSpec) { d.Engine = s })
+
+func capacity(least int64) value {
+	return object(
+		field{name: "applications", doc: "Applications.", example: "1500", required: true,
+			value: integer(least, 100000)},
+		field{name: "environments", doc: "Environments.", example: "100", required: true,
+			value: integer(least, 100000)},
+	)
+}
+
+func engineMetrics() field {
+	return field{
 		name: "metrics",
 		doc: "Where the load of the engine's components is measured (`docs/load.md`). Left out: " +
 			"it is not, and placement counts Applications.", value: object(
@@ -243,13 +252,16 @@ var kindEngine = describe(kind{
 			field{
 				name: "repoServer", doc: "The repo-server.",
 				value: metricsEndpoints("argocd-repo-server", "argocd-repo-server-0", "8084")},
-		)},
-	field{
+		)}
+}
+
+func engineRemedies() field {
+	return field{
 		name: "remedies",
 		doc: "What Argosy may do by itself when the engine does not work (`docs/health.md`). It " +
 			"does nothing on an engine behind an agent.",
-		value: remedies(" Left out: the Fleet's.")},
-), func(d *fleet.Declaration, s *fleet.EngineSpec) { d.Engine = s })
+		value: remedies(" Left out: the Fleet's.")}
+}
 
 // remedies are the restarts that Argosy may make, and their budget.
 func remedies(leftOut string, more ...field) value {

@@ -33,6 +33,7 @@ type Declaration struct {
 
 	Fleet       *FleetSpec           `json:"fleet,omitempty"`
 	Engine      *EngineSpec          `json:"engine,omitempty"`
+	Pool        *EnginePoolSpec      `json:"pool,omitempty"`
 	Cluster     *PlatformClusterSpec `json:"cluster,omitempty"`
 	Tenant      *TenantSpec          `json:"tenant,omitempty"`
 	Policy      *PolicySpec          `json:"policy,omitempty"`
@@ -226,6 +227,8 @@ type EngineSpec struct {
 	Metrics *EngineMetrics `json:"metrics,omitempty"`
 	// restarts that differ from the Fleet's: see FleetRemedies.Of
 	Remedies *Remedies `json:"remedies,omitempty"`
+	// Pool is set if the engine is an instance of a pool
+	Pool *PoolMember `json:"pool,omitempty"`
 }
 
 // ApplicationNamespace gives the Applications of a namespace to one tenant. Its AppProject on the

@@ -18,11 +18,11 @@ const APIVersion = "argosy.dev/v1alpha1"
 // Kind names a kind of declaration, exactly as it is written in `kind:`.
 type Kind string
 
-// The kinds that have an effect. EnginePool and other kinds of the contract are added with the
-// feature that implements them.
+// The kinds that have an effect.
 const (
 	KindFleet                Kind = "Fleet"
 	KindEngine               Kind = "Engine"
+	KindEnginePool           Kind = "EnginePool"
 	KindCluster              Kind = "Cluster"
 	KindTenant               Kind = "Tenant"
 	KindPolicy               Kind = "Policy"

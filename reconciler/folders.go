@@ -82,8 +82,8 @@ func collect(d Decoder, listed *follower, view *catalog.View, everything bool,
 		return func(folder string) bool { return strings.HasPrefix(path, folder) }
 	}
 	remove := func(key fleet.Key, path string) {
-		if _, generated := fleet.SetOf(key, path); generated {
-			return // its set's file decides
+		if fleet.IsGenerated(key, path) {
+			return // the file of its set or pool decides
 		}
 		if !there[key] && !slices.ContainsFunc(kept, within(path)) &&
 			(everything || slices.ContainsFunc(whole, within(path))) {

@@ -31,6 +31,7 @@ type Loop struct {
 	gates    *gates
 	// read at the start of each reconcile
 	evacuated evacuations
+	pools     pools
 	asker     *asker       // of reviews; nil without Reviews
 	reported  sourceStatus // the last recorded one
 	term      mirror.Lease // while this replica leads
@@ -81,7 +82,7 @@ func (l *Loop) reconcile(ctx context.Context, lease mirror.Lease) (string, error
 	// a head that cannot be read or planned keeps no environment from its engine
 	if !errors.Is(err, mirror.ErrFenced) && !errors.Is(err, mirror.ErrStale) {
 		err = errors.Join(err, l.takeMoves(ctx, lease), l.takeEvacuations(ctx, lease),
-			l.takeRollouts(ctx, lease))
+			l.takeRollouts(ctx, lease), l.takePools(ctx, lease))
 	}
 	return result, err
 }
@@ -115,6 +116,7 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 		return resultFailed, err
 	}
 	if err := l.recover(ctx, request); err != nil {
+		l.report(ctx, view.Source{Head: head.Revision}, err)
 		return resultFailed, err
 	}
 	l.review(ctx, request)

@@ -188,6 +188,9 @@ type Config struct {
 	// Prometheus measures the metrics of waves; nil: they are not measured, and no wave passes one
 	Prometheus Prometheus
 	Rings      RingStore // nil: no Argo CD is installed or upgraded
+	// Pools makes and removes engines of pools; nil: none is made or removed
+	Pools     PoolStore
+	Instances InstanceReader // reads the clusters of pools; required with Pools
 	// CheckManifests returns why files cannot be the manifests of a ring. Pure.
 	CheckManifests func(r fleet.Ring, files map[string][]byte) error
 	// RingProblem returns what is wrong with the files of a ring in a pull request. nil: nothing is

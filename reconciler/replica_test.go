@@ -56,6 +56,8 @@ type options struct {
 	gitAway bool           // until source.away is reset
 	budget  gitrepo.Budget // of the copy of the config repo
 
+	instances reconciler.InstanceReader // of pools; nil: none is made
+
 	reviews reconciler.Reviews
 	agents  recovery.AgentReports
 	lister  reconciler.Lister
@@ -123,6 +125,9 @@ func (h *house) start(name string, o options) *replica {
 	if o.download != nil {
 		config.Rings, config.CheckManifests = r.store, instance.Check
 		config.RingProblem, config.Download = instance.Problem, o.download
+	}
+	if o.instances != nil {
+		config.Pools, config.Instances = store.Plans, o.instances
 	}
 	r.Loop = reconciler.NewLoop(config)
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),

@@ -88,8 +88,8 @@ func (r *repo) sealed(ctx context.Context, p *plan.Plan) ([]mirror.SealedBlob, e
 func (r *repo) locate(ctx context.Context, p *plan.Plan) {
 	blobs := map[string]string{} // by path
 	add := func(k fleet.Key, path, blob string) {
-		// a generated deployment has its set's path, and no blob of Git
-		if _, generated := fleet.SetOf(k, path); !generated {
+		// a generated declaration has the path of its set or pool, and no blob of Git
+		if !fleet.IsGenerated(k, path) {
 			blobs[path] = blob
 		}
 	}
@@ -105,7 +105,7 @@ func (r *repo) locate(ctx context.Context, p *plan.Plan) {
 		for i := range problems {
 			pr := &problems[i]
 			if _, known := blobs[pr.Path]; !known {
-				blobs[pr.Path] = p.SetBlob(pr.Key, pr.Path)
+				blobs[pr.Path] = p.FileBlob(pr.Key, pr.Path)
 			}
 			if pr.Line > 0 || pr.Field == "" || blobs[pr.Path] == "" {
 				continue

@@ -90,6 +90,10 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 			Known: map[fleet.EngineName]mirror.InstanceFacts{}}
 		for _, e := range ring.Engines {
 			if known, ok := facts.Instances[e]; ok {
+				if view.Engine(e).Engine.Pool != nil && known.GoodDigest == "" {
+					// a new instance gets its Applications after the installation
+					known.DegradedBefore, known.UnknownBefore = known.Degraded, known.Unknown
+				}
 				ring.Known[e] = known
 			}
 		}
@@ -126,8 +130,11 @@ func follow(view *catalog.View, facts mirror.RingFacts) (following map[string][]
 	for _, name := range view.Engines() {
 		d := view.Engine(name)
 		if d != nil && d.Engine.ArgoCD.Managed {
-			following[d.Engine.RingName()] = append(following[d.Engine.RingName()], name)
 			managed[name] = true
+			if m := d.Engine.Pool; m != nil && m.State == fleet.MemberRemoving {
+				continue // no ring installs it again
+			}
+			following[d.Engine.RingName()] = append(following[d.Engine.RingName()], name)
 		}
 	}
 	for _, names := range following {

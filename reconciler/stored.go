@@ -178,7 +178,11 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 		r.Evacuated = l.evacuated.engines()
 		return nil
 	}
-	engines := recovery.Engines(&l.stored.state.Catalog().View, r.Files)
+	if err := l.findInstances(ctx, r); err != nil {
+		return err
+	}
+	engines := recovery.Engines(&l.stored.state.Catalog().View,
+		slices.Concat(r.Files, r.Instances))
 	reload, err := l.recovery.Continue(ctx, engines, r.Now)
 	if err != nil {
 		return err

@@ -120,6 +120,33 @@ func (s *Store) setRing(d mirror.RingDecision, set func(*mirror.Ring)) error {
 	return mirror.ErrNoRing
 }
 
+// PausePool implements api.Decider.
+func (s *Store) PausePool(_ context.Context, d mirror.PoolDecision) error {
+	now := time.Now().UTC()
+	return s.setPool(d, func(p *mirror.Pool) {
+		p.PausedAt, p.PausedBy, p.PauseReason = &now, d.By, d.Reason
+	})
+}
+
+// ResumePool implements api.Decider.
+func (s *Store) ResumePool(_ context.Context, d mirror.PoolDecision) error {
+	return s.setPool(d, func(p *mirror.Pool) {
+		p.PausedAt, p.PausedBy, p.PauseReason = nil, "", ""
+	})
+}
+
+func (s *Store) setPool(d mirror.PoolDecision, set func(*mirror.Pool)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Pools {
+		if p := &s.m.Pools[i]; p.Name == d.Pool {
+			set(p)
+			return nil
+		}
+	}
+	return mirror.ErrNoPool
+}
+
 // ReleaseOwner releases the present account of a name.
 func (s *Store) ReleaseOwner(_ context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	s.mu.Lock()

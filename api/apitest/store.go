@@ -34,6 +34,7 @@ type Mirror struct {
 	Unproven     []view.Unproven
 	Freezes      []view.Freeze
 	Rings        []mirror.Ring
+	Pools        []mirror.Pool
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move
@@ -260,6 +261,14 @@ func (s *Store) Freezes(_ context.Context, sc view.Scope, f view.Filter,
 		func(v view.Freeze) bool {
 			return v.Tenant == "" || is(sc.Tenant, v.Tenant) && is(f.Tenant, v.Tenant)
 		}, p)
+}
+
+// Pools lists pools.
+func (s *Store) Pools(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]mirror.Pool, string, error) {
+	return listing(s, func(m *Mirror) []mirror.Pool { return m.Pools },
+		func(p mirror.Pool) string { return p.Name },
+		func(p mirror.Pool) bool { return sc.Tenant == "" && is(f.Name, p.Name) }, p)
 }
 
 // Rings lists rings.

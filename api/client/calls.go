@@ -133,6 +133,18 @@ func (d decisions) DecideRing(ctx context.Context, verb string, r mirror.RingDec
 	return out, err
 }
 
+// Pools lists the pools of engines, by name.
+func (l lists) Pools(ctx context.Context, f view.Filter, limit int) ([]mirror.Pool, error) {
+	return all[mirror.Pool](ctx, l.conn, "pools", f, limit)
+}
+
+// DecidePool pauses or resumes a pool: verb is pause or resume.
+func (d decisions) DecidePool(ctx context.Context, verb string, p mirror.PoolDecision) (
+	out mirror.Pool, err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("pools", verb), nil, p, &out)
+	return out, err
+}
+
 // Owners lists the names of owners and their pinned accounts.
 func (l lists) Owners(ctx context.Context, f view.Filter, limit int) ([]view.Owner, error) {
 	return all[view.Owner](ctx, l.conn, "owners", f, limit)

@@ -42,7 +42,7 @@ func describeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show one object in detail",
-		Long: "NAME is a tenant's, engine's or ring's name, tenant/name for environments,\n" +
+		Long: "NAME is a tenant's, engine's, ring's or pool's name, tenant/name for environments,\n" +
 			"their moves and deployments, tenant/deployment@environment for applications, an ID for\n" +
 			"operations and rebalances, a full or shortened commit id for revisions, a number for\n" +
 			"pulls, and tenant/name or an engine's name for agents.",
@@ -89,6 +89,7 @@ func describers() map[string]describer {
 		"moves": describeMove, "pulls": describePull, "agents": describeAgent,
 		"rebalances": describeRebalance, "rollouts": describeRollout,
 		"rings": describeRing,
+		"pools": describePool,
 	}
 }
 

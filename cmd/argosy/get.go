@@ -162,6 +162,10 @@ var resources = []resource{
 		about: "the Fleet declares no rings, or has not been applied yet",
 		list: lister((*client.Client).Rings, func(r mirror.Ring) string { return r.Name },
 			ringColumns)},
+	{plural: "pools", aliases: []string{"pool"},
+		about: "fleet/pools/ declares no pools, or has not been applied yet",
+		list: lister((*client.Client).Pools, func(p mirror.Pool) string { return p.Name },
+			poolColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
 		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)

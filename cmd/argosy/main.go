@@ -104,7 +104,7 @@ func root(a *app) *cobra.Command {
 			evacuateCommand(a), forgetCommand(a), resolveUnprovenCommand(a), pauseDrainCommand(a),
 			resumeDrainCommand(a), acceptRebalanceCommand(a), rejectRebalanceCommand(a),
 			pauseRebalanceCommand(a), resumeRebalanceCommand(a), rolloutsCommand(a),
-			ringsCommand(a),
+			ringsCommand(a), poolsCommand(a),
 			stopCommand(a), resumeCommand(a), syncCommand(a)},
 		groupRun: running(a),
 	} {

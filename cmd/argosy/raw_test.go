@@ -101,7 +101,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Rollouts = append(m.Rollouts, mirror.Rollout{Waves: []mirror.RolloutWave{{}},
 		Members: []mirror.RolloutMember{{}}})
 	m.Freezes = append(m.Freezes, view.Freeze{})
-	m.Rings = append(m.Rings, mirror.Ring{})
+	m.Rings, m.Pools = append(m.Rings, mirror.Ring{}), append(m.Pools, mirror.Pool{})
 	m.Remedies = append(m.Remedies, mirror.Remedy{})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})

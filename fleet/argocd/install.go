@@ -51,6 +51,16 @@ func (e *Engine) Release(ctx context.Context, epoch int64) error {
 	return e.installError(err)
 }
 
+// Uninstall removes the instance: see instance.Target.
+func (e *Engine) Uninstall(ctx context.Context, epoch int64) (string, error) {
+	t, err := e.target()
+	if err != nil {
+		return "", e.installError(err)
+	}
+	waits, err := t.Remove(ctx, epoch, labelProbe)
+	return waits, e.installError(err)
+}
+
 // InstalledEpoch returns the epoch of the last writer of a managed instance; 0 without one.
 func (e *Engine) InstalledEpoch(ctx context.Context) (int64, error) {
 	t, err := e.target()

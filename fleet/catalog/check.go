@@ -35,7 +35,9 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Engine != nil:
 		return slices.Concat(ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo),
 			ch.checkPlatformTenant(e, d.Engine), ch.checkApplicationNamespaces(e, d.Engine),
-			checkMetrics(e, d.Engine), ch.checkManaged(e, d.Engine))
+			checkMetrics(e, d.Engine), ch.checkManaged(e, d.Engine), ch.checkInstanceName(e))
+	case d.Pool != nil:
+		return ch.checkPool(e, d.Pool)
 	case d.Cluster != nil:
 		return ch.checkCluster(e, d.Cluster)
 	case d.Policy != nil:

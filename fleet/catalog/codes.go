@@ -67,6 +67,7 @@ const (
 	codeFloats               = "floating-version"
 	codeRevisions            = "revisions-of-sources"
 	codeReferenced           = "still-referenced"
+	codePoolInUse            = "pool-in-use"
 	codeSelectsNothing       = "selects-nothing"
 	codeUnusedOverride       = "unused-override"
 	codeRolloutWave          = "rollout-wave"
@@ -152,6 +153,8 @@ func Codes() map[string]string {
 		codeTool:         "The Tenant is not allowed the version or plug-in that renders the source.",
 		codeImmutable: "A SyncRun does not change once it is in effect, nor does the API server of a " +
 			"Cluster while an environment is on it.",
+		codePoolInUse: "The pool is removed, or loses a cluster, while it has instances there; " +
+			"it stays in effect until they are removed.",
 		codeReferenced: "The declaration is removed while something still names it; it " +
 			"keeps its last good state.",
 		codeSelectsNothing: "The selector matches no environment that lists the deployment's " +
@@ -187,7 +190,10 @@ func (e *entry) warning(field, code, fix, message string, args ...any) fleet.Pro
 // problem is an error in the file of an entry. A generated deployment has the file of its set, in
 // which the deployment's fields are below the template.
 func (e *entry) problem(field, code, fix, message string, args ...any) fleet.Problem {
-	if _, generated := fleet.SetOf(e.key, e.path); generated {
+	if e.key.Kind == fleet.KindEngine && fleet.IsGenerated(e.key, e.path) {
+		field = poolField(field)
+		message, args = "instance %q: "+message, append([]any{e.key.Name}, args...)
+	} else if fleet.IsGenerated(e.key, e.path) {
 		if field != "" {
 			field = fleet.TemplateField + field
 		}

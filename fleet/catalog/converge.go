@@ -116,6 +116,7 @@ func (w *work) set(i Input) {
 	if i.Removed && old == nil {
 		return
 	}
+	i = ofPool(i, effectiveOf(old))
 	e := &entry{key: i.Key, path: i.Path, blob: i.Blob, effective: effectiveOf(old),
 		head: i.Declaration, removed: i.Removed, notes: i.Problems}
 	switch {
@@ -257,9 +258,13 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 		w.wakeTenant(k, before, after)
 	case fleet.KindCluster:
 		w.wakeCluster(k, before, after)
+	case fleet.KindEnginePool:
+		w.render(after)
+		w.wakeRegions(k, before, after)
 	case fleet.KindEngine:
 		w.enqueueAll(referrersOf(k))
 		w.wakeRegions(k, before, after)
+		w.wakeNamesake(k)
 	case fleet.KindManagedEnvironment:
 		w.enqueueAll(referrersOf(k))
 		for _, env := range []*fleet.Declaration{before, after} {
@@ -291,7 +296,7 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 	}
 	if ringsOf(before) != ringsOf(after) {
 		for k := range w.st.entries.all() {
-			if k.Kind == fleet.KindEngine {
+			if k.Kind == fleet.KindEngine || k.Kind == fleet.KindEnginePool {
 				w.enqueue(k)
 			}
 		}
@@ -385,14 +390,14 @@ func (w *work) wakeNeighbours(before, after *fleet.Declaration) {
 // wakeRegions queues the environments of a region that gets its first engine or loses its last one.
 func (w *work) wakeRegions(k fleet.Key, before, after *fleet.Declaration) {
 	in := func(d *fleet.Declaration, region string) bool {
-		return d != nil && d.Engine.Region == region
+		return regionOf(d) == region
 	}
 	for _, d := range []*fleet.Declaration{before, after} {
-		if d == nil || in(before, d.Engine.Region) == in(after, d.Engine.Region) {
+		if d == nil || in(before, regionOf(d)) == in(after, regionOf(d)) {
 			continue
 		}
-		if !w.check.served(d.Engine.Region, k) {
-			w.enqueueAll(term{what: wantedIn, a: d.Engine.Region})
+		if !w.check.served(regionOf(d), k) {
+			w.enqueueAll(term{what: wantedIn, a: regionOf(d)})
 		}
 	}
 }
@@ -601,6 +606,11 @@ func (w *work) checkRemoval(e *entry) []fleet.Problem {
 		if p := w.inhabited(e, func(other *entry) bool { return !other.removed }); p != nil {
 			return []fleet.Problem{*p}
 		}
+	case fleet.KindEnginePool:
+		if p := w.serving(e, func(other *entry) bool { return !other.removed }); p != nil {
+			return []fleet.Problem{*p}
+		}
+		return nil
 	}
 	for _, k := range w.st.index.list(referrersOf(e.key)) {
 		if other := w.st.entries.get(k); mentions(other.head, e.key) {
@@ -616,6 +626,9 @@ func (w *work) brokenReference(k fleet.Key, before, after *fleet.Declaration) *f
 	e := &entry{key: k, path: before.Path, effective: before}
 	if after != nil {
 		e.path = after.Path
+	}
+	if after == nil && before.Pool != nil {
+		return w.serving(e, func(other *entry) bool { return other.effective != nil })
 	}
 	if after == nil && before.Tenant != nil {
 		if p := w.inhabited(
@@ -720,6 +733,8 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 	switch i = slices.Index(references(d), k); {
 	case d.Engine != nil && i < len(d.Engine.DedicatedTo):
 		return indexed("spec.dedicatedTo[%d]")
+	case d.Pool != nil:
+		return indexed("spec.template.dedicatedTo[%d]")
 	case d.Engine != nil:
 		if d.Engine.PlatformTenant == fleet.TenantName(k.Name) {
 			return "spec.platformTenant"

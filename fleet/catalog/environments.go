@@ -141,21 +141,34 @@ func (ch *checker) allowedHosts() string {
 		", or ask the platform to list the host in gitHosts of fleet/fleet.yaml"
 }
 
-// served reports whether an engine other than one is in a region.
+// served reports whether an engine or a pool other than one is in a region.
 func (ch *checker) served(region string, other fleet.Key) bool {
 	for k := range ch.st.index.each(term{what: servedIn, a: region}) {
-		if d := ch.st.get(k); k != other && d != nil && d.Engine.Region == region {
+		if d := ch.st.get(k); k != other && regionOf(d) == region {
 			return true
 		}
 	}
 	return false
 }
 
+// regionOf returns the region that an engine or a pool serves; "" without one.
+func regionOf(d *fleet.Declaration) string {
+	switch {
+	case d != nil && d.Engine != nil:
+		return d.Engine.Region
+	case d != nil && d.Pool != nil:
+		return d.Pool.Template.Region
+	}
+	return ""
+}
+
 func (ch *checker) regions() string {
 	var regions []string
-	for _, k := range ch.st.index.list(membersOf("", fleet.KindEngine)) {
-		if d := ch.st.get(k); d != nil && !slices.Contains(regions, d.Engine.Region) {
-			regions = append(regions, d.Engine.Region)
+	for _, kind := range []fleet.Kind{fleet.KindEngine, fleet.KindEnginePool} {
+		for _, k := range ch.st.index.list(membersOf("", kind)) {
+			if r := regionOf(ch.st.get(k)); r != "" && !slices.Contains(regions, r) {
+				regions = append(regions, r)
+			}
 		}
 	}
 	if len(regions) == 0 {

@@ -67,16 +67,21 @@ func (ch *checker) checkManaged(e *entry, spec *fleet.EngineSpec) []fleet.Proble
 	if !spec.ArgoCD.Managed {
 		return nil
 	}
+	return ch.checkRing(e, spec.RingName())
+}
+
+// checkRing refuses a ring that the Fleet does not have.
+func (ch *checker) checkRing(e *entry, ring string) []fleet.Problem {
 	var names []string
 	if d := ch.st.get(fleetKey()); d != nil {
 		names = ringNames(d.Fleet)
 	}
-	if slices.Contains(names, spec.RingName()) {
+	if slices.Contains(names, ring) {
 		return nil
 	}
 	return []fleet.Problem{e.problem("spec.ring", codeUnknownRing,
-		didYouMean(spec.RingName(), names, "declare it in spec.rings of fleet/fleet.yaml"),
-		"the Fleet has no ring %q", spec.RingName())}
+		didYouMean(ring, names, "declare it in spec.rings of fleet/fleet.yaml"),
+		"the Fleet has no ring %q", ring)}
 }
 
 func ringNames(f *fleet.FleetSpec) (names []string) {

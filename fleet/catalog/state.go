@@ -131,7 +131,7 @@ const (
 	selectingValue // tenant, label, value: deployments
 	selectingLabel // tenant, label: deployments
 	selectingAny   // tenant: deployments
-	servedIn       // region: engines
+	servedIn       // region: engines and pools
 	wantedIn       // region: environments
 	overQuota      // tenant: newcomers that wait for room
 	clusterServer  // API server: Clusters
@@ -223,6 +223,8 @@ func terms(d *fleet.Declaration) []term {
 		}
 	case d.Credential != nil:
 		ts = append(ts, term{what: accessTo, tenant: t, a: d.Credential.Scope()})
+	case d.Pool != nil:
+		ts = append(ts, term{what: servedIn, a: d.Pool.Template.Region})
 	case d.Set != nil:
 		for _, g := range d.Set.Generated {
 			ts = append(ts, generates(t, g.Name))
@@ -264,6 +266,13 @@ func references(d *fleet.Declaration) []fleet.Key {
 		}
 		for _, n := range d.Engine.ApplicationNamespaces {
 			ks = append(ks, tenantKey(n.Tenant))
+		}
+		if m := d.Engine.Pool; m != nil {
+			ks = append(ks, fleet.PoolKey(m.Pool))
+		}
+	case d.Pool != nil:
+		for _, t := range d.Pool.Template.DedicatedTo {
+			ks = append(ks, tenantKey(t))
 		}
 	case d.Policy != nil:
 		for _, t := range d.Policy.Tenants {

@@ -159,7 +159,7 @@ func compareKeys(a, b fleet.Key) int {
 		strings.Compare(string(a.Tenant), string(b.Tenant)), strings.Compare(a.Name, b.Name))
 }
 
-const ranks = 6
+const ranks = 7
 
 // rank orders kinds so that a declaration is judged after those that it refers to.
 func rank(k fleet.Kind) int {
@@ -168,13 +168,15 @@ func rank(k fleet.Kind) int {
 		return 0
 	case fleet.KindTenant:
 		return 1
-	case fleet.KindEngine, fleet.KindPolicy, fleet.KindCluster:
+	case fleet.KindEnginePool:
 		return 2
+	case fleet.KindEngine, fleet.KindPolicy, fleet.KindCluster:
+		return 3
 	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
 		fleet.KindTenantDefaults, fleet.KindGitOpsDeploymentSet:
-		return 3
-	case fleet.KindGitOpsDeployment:
 		return 4
+	case fleet.KindGitOpsDeployment:
+		return 5
 	default:
 		return ranks - 1
 	}

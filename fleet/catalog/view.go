@@ -133,6 +133,24 @@ func (v *View) Engines() []fleet.EngineName {
 	})
 }
 
+// Pools lists the pools of engines.
+func (v *View) Pools() []string {
+	return members(v, membersOf("", fleet.KindEnginePool), func(k fleet.Key) string {
+		return k.Name
+	})
+}
+
+// InstancesOf lists the engines that are instances of a pool, by number.
+func (v *View) InstancesOf(pool string) (all []fleet.PoolMember) {
+	for _, name := range v.Engines() {
+		if d := v.Engine(name); d != nil && d.Engine.Pool != nil && d.Engine.Pool.Pool == pool {
+			all = append(all, *d.Engine.Pool)
+		}
+	}
+	slices.SortFunc(all, func(a, b fleet.PoolMember) int { return a.Number - b.Number })
+	return all
+}
+
 // Tenants lists the tenants.
 func (v *View) Tenants() []fleet.TenantName {
 	return members(v, membersOf("", fleet.KindTenant), func(k fleet.Key) fleet.TenantName {

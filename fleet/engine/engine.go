@@ -269,6 +269,9 @@ type Installer interface {
 	Install(ctx context.Context, m mirror.RingManifests, epoch int64) (waits string, err error)
 	// Release gives the instance back: it deletes Argosy's inventory, and nothing else changes.
 	Release(ctx context.Context, epoch int64) error
+	// Uninstall removes what Install has written into the namespace, but no Secret and not the
+	// namespace. It returns the reason why it has to be repeated, or "" once nothing is left.
+	Uninstall(ctx context.Context, epoch int64) (waits string, err error)
 	// InstalledEpoch returns the epoch of the last writer of the instance; 0 without one.
 	InstalledEpoch(ctx context.Context) (int64, error)
 }

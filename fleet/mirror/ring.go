@@ -38,6 +38,7 @@ const (
 	InstanceRunning    InstanceState = "Running"    // its Pods are ready and its probe was answered
 	InstanceRefused    InstanceState = "Refused"    // a person has to fix something first
 	InstanceReleasing  InstanceState = "Releasing"  // Argosy gives it back
+	InstanceRemoving   InstanceState = "Removing"   // Argosy removes it: its pool does not need it
 )
 
 // Instance is the Argo CD of a managed engine.

@@ -95,18 +95,21 @@ func (p *Plan) Empty() bool {
 	return r.Empty()
 }
 
-// SetBlob returns the blob of the set's file that generates a deployment, given the path of the
-// deployment's file. It is empty for a deployment with a file of its own.
-func (p *Plan) SetBlob(k fleet.Key, path string) string {
-	name, generated := fleet.SetOf(k, path)
+// FileBlob returns the blob of the file of a set or a pool that generates a declaration, given its
+// path. It is empty for a declaration with a file of its own.
+func (p *Plan) FileBlob(k fleet.Key, path string) string {
+	from, generated := fleet.PoolOf(k, path)
+	if set, ofSet := fleet.SetOf(k, path); ofSet {
+		from, generated = fleet.SetKey(k.Tenant, set), true
+	}
 	if !generated || p.outcome == nil || p.outcome.declared == nil {
 		return ""
 	}
-	set := p.outcome.declared.After.Declaration(fleet.SetKey(k.Tenant, name))
-	if set == nil {
+	d := p.outcome.declared.After.Declaration(from)
+	if d == nil {
 		return ""
 	}
-	return set.Blob
+	return d.Blob
 }
 
 // Record returns the plan for the store. The caller adds the commit's author, subject and time, and

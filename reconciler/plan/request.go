@@ -17,6 +17,8 @@ type Request struct {
 	Files    []catalog.Input // that differ from the AppliedState's revision
 	// Listed are sets whose files did not change, with other listings: at the head or held.
 	Listed []catalog.Input
+	// Instances are engines of pools that are made, changed or removed (ADR 0073).
+	Instances []catalog.Input
 	// of Revision to the AppliedState's revision; "" means mirror.RelationDescendant
 	Relation mirror.Relation
 	AtHead   bool // Revision is the branch's head: no other head waits
@@ -82,7 +84,8 @@ type Request struct {
 
 func (r Request) arrival() effective.Arrival {
 	return effective.Arrival{
-		Revision: r.Revision, Files: r.Files, Listed: r.Listed, Reviews: r.FileReviews,
+		Revision: r.Revision, Files: r.Files, Listed: r.Listed, Instances: r.Instances,
+		Reviews:   r.FileReviews,
 		Approvals: r.Approvals, Now: r.Now,
 		Continues: r.Relation.Continues(),
 	}

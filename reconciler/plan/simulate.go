@@ -63,3 +63,17 @@ func (w *AppliedState) Misplaced() map[fleet.EngineName]int {
 		return out
 	})
 }
+
+// LoadOf returns what an engine serves.
+func (w *AppliedState) LoadOf(engine fleet.EngineName) fleet.EngineLoad {
+	return read(w, func(s *applied.State) fleet.EngineLoad {
+		load, _ := s.Loads.Get(engine)
+		return load
+	})
+}
+
+// WaitingFor counts the environments without an engine that an engine without load would serve, and
+// their Applications. It costs the environments without an engine.
+func (w *AppliedState) WaitingFor(e placement.Engine) fleet.EngineLoad {
+	return read(w, func(s *applied.State) fleet.EngineLoad { return place.WaitingFor(s, e) })
+}

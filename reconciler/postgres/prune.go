@@ -192,6 +192,7 @@ func (s *Store) Reset(ctx context.Context) error {
 				application_moves, move_requests, rollouts, rollout_manifests, rollout_decisions;
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE engines SET cursor = 0;
+			UPDATE pools SET known_in = '';
 			UPDATE engines e SET reachable = false, message = 'the mirror is rebuilt', since = now()
 				FROM agents a WHERE a.engine = e.engine AND a.ended_at IS NULL;
 			UPDATE agents SET declared = false, reachable = false, strays = 0, stray_environments = NULL WHERE ended_at IS NULL;

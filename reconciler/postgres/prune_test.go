@@ -63,6 +63,7 @@ var bounded = map[string]string{
 	"drain_moves":       "environments",
 	"rebalance_moves":   "rebalances",
 	"rollout_decisions": "rollouts", "rollout_manifests": "desired",
+	"pools": "fleet/pools/",
 	"rings": "the Fleet", "instances": "engines", "ring_manifests": "rings and instances",
 	"owners":           "names that the platform has ever declared as owners",
 	"stop_ends":        "places that were ever stopped",

@@ -34,8 +34,7 @@ const sqlConnected = `(l.holder NOT LIKE 'agent/%' OR EXISTS (SELECT FROM agents
 // RingFacts returns what decides about the rings. It counts the Applications of engines that are
 // being changed only.
 func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
-	f := mirror.RingFacts{Rings: map[string]mirror.Ring{}, Manifests: map[string]bool{},
-		Instances: map[fleet.EngineName]mirror.InstanceFacts{}}
+	f := mirror.RingFacts{Rings: map[string]mirror.Ring{}, Manifests: map[string]bool{}}
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&f.Now); err != nil {
 			return err
@@ -54,23 +53,30 @@ func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
 		for _, d := range digests {
 			f.Manifests[d] = true
 		}
-		all, err := read(ctx, tx, func(row pgx.CollectableRow) (i mirror.InstanceFacts, err error) {
-			var since *time.Time
-			err = row.Scan(&i.Instance, &i.Followed, &i.Work.State, &i.Work.Message, &since,
-				&i.Degraded, &i.Unknown)
-			i.Work.Since = orZero(since)
-			return i, err
-		}, `
+		f.Instances, err = instanceFacts(ctx, tx)
+		return err
+	})
+	return f, wrap(err, "rings")
+}
+
+func instanceFacts(ctx context.Context, tx pgx.Tx) (map[fleet.EngineName]mirror.InstanceFacts,
+	error) {
+	all, err := read(ctx, tx, func(row pgx.CollectableRow) (i mirror.InstanceFacts, err error) {
+		var since *time.Time
+		err = row.Scan(&i.Instance, &i.Followed, &i.Work.State, &i.Work.Message, &since,
+			&i.Degraded, &i.Unknown)
+		i.Work.Since = orZero(since)
+		return i, err
+	}, `
 			SELECT `+sqlInstance+`, coalesce(e.reachable AND l.expires_at > now() AND `+sqlConnected+`, false), coalesce(e.work, ''), coalesce(e.work_message, ''),
 				e.work_since, coalesce(c.degraded, 0), coalesce(c.unknown, 0)
 			FROM instances i LEFT JOIN engines e ON e.engine = i.engine LEFT JOIN leases l ON l.name = 'engine/' || i.engine
 			LEFT JOIN LATERAL (`+sqlJudged+`i.engine AND i.good_digest <> i.digest) c ON true`)
-		for _, i := range all {
-			f.Instances[i.Engine] = i
-		}
-		return err
-	})
-	return f, wrap(err, "rings")
+	facts := map[fleet.EngineName]mirror.InstanceFacts{}
+	for _, i := range all {
+		facts[i.Engine] = i
+	}
+	return facts, err
 }
 
 // StoreManifests keeps the files of a version, and removes those that no ring and no engine has.
@@ -122,6 +128,7 @@ func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position i
 					SELECT $1, $2, 'Installing', $3, $4, degraded, unknown FROM counted
 					ON CONFLICT (engine) DO UPDATE SET ring = $2, state = 'Installing', version = $3, digest = $4, message = '', since = now(),
 						degraded_before = excluded.degraded_before, unknown_before = excluded.unknown_before
+						WHERE i.state <> 'Removing'
 					RETURNING engine)
 				SELECT new_event('engine', '', engine, 'Argo CD ' || $3 || ' is being installed by ring ' || $2) FROM news`,
 				string(t.Engine), step.Name, t.Version, t.Digest)
@@ -139,7 +146,7 @@ func (s *Plans) KeepRings(ctx context.Context, lease mirror.Lease, rings []strin
 		b.Queue(f.sql, f.args...)
 		// without an entry it is no NULL
 		b.Queue(`DELETE FROM rings WHERE NOT name = ANY($1)`, append([]string{}, rings...))
-		b.Queue(`UPDATE instances SET state = 'Releasing', message = '', since = now() WHERE engine = ANY($1) AND state <> 'Releasing'`,
+		b.Queue(`UPDATE instances SET state = 'Releasing', message = '', since = now() WHERE engine = ANY($1) AND state NOT IN ('Releasing', 'Removing')`,
 			released)
 		b.Queue(`DELETE FROM instances WHERE engine = ANY($1)`, removed)
 	})
@@ -195,6 +202,7 @@ func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, digest st
 			WITH changed AS (
 				UPDATE instances i SET state = $3, message = $4, since = CASE WHEN i.state = $3 THEN i.since ELSE now() END
 				FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest = $2 AND i.state <> 'Releasing'
+					AND (i.state = 'Removing') = ($3 = 'Removing')
 					AND (i.state, i.message) <> ($3, $4)
 				RETURNING i.engine, i.version, was.state <> $3 AS news)
 			SELECT new_event('engine', '', engine, 'Argo CD ' || version || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
@@ -213,8 +221,9 @@ func (s *Work) ForgetInstance(ctx context.Context, lease mirror.Lease) error {
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		b.Queue(`
-			WITH gone AS (DELETE FROM instances WHERE engine = $1 AND state = 'Releasing' RETURNING engine)
-			SELECT new_event('engine', '', engine, 'Argosy does not manage its Argo CD any more') FROM gone`, string(engine))
+			WITH gone AS (DELETE FROM instances WHERE engine = $1 AND state IN ('Releasing', 'Removing') RETURNING engine, state)
+			SELECT new_event('engine', '', engine, CASE state WHEN 'Removing' THEN 'its Argo CD is removed'
+				ELSE 'Argosy does not manage its Argo CD any more' END) FROM gone`, string(engine))
 	})
 	return wrap(err, "instance of engine %s", engine)
 }
@@ -247,7 +256,7 @@ func (s *Decisions) ResumeRing(ctx context.Context, d mirror.RingDecision) error
 		UPDATE rings SET paused_at = NULL, paused_by = '', pause_reason = '', halted = ''
 		WHERE name = $1 AND ($2::text, $3::text) IS NOT NULL`, `
 		UPDATE instances i SET state = CASE WHEN i.state = 'Refused' THEN 'Installing' ELSE i.state END, since = now()
-		WHERE i.ring = $1 AND i.state <> 'Releasing' AND i.good_digest <> i.digest`)
+		WHERE i.ring = $1 AND i.state NOT IN ('Releasing', 'Removing') AND i.good_digest <> i.digest`)
 }
 
 // ReturnRing halts a ring, whose engines go back to their last version; mirror.ErrNoRing if there

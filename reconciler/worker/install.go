@@ -73,6 +73,8 @@ func (i *installer) step(ctx context.Context, store Instances, target engine.Ins
 		return wantedEvery, err
 	case wanted.State == mirror.InstanceReleasing:
 		return installEvery, i.release(ctx, store, target)
+	case wanted.State == mirror.InstanceRemoving:
+		return installEvery, i.uninstall(ctx, store, target, wanted)
 	case !i.Spec.ArgoCD.Managed:
 		return installEvery, nil // the leader releases it
 	case wanted.State == mirror.InstanceRefused:
@@ -98,6 +100,28 @@ func (i *installer) release(ctx context.Context, store Instances, target engine.
 		return err
 	}
 	return store.ForgetInstance(ctx, i.lease.Lease())
+}
+
+// uninstall removes the instance of a pool that does not need it any more.
+func (i *installer) uninstall(ctx context.Context, store Instances, target engine.Installer,
+	wanted mirror.Instance) error {
+	writing, end := i.lease.Writing(ctx)
+	defer end()
+	waits, err := target.Uninstall(writing, i.lease.Lease().Epoch)
+	switch {
+	case ctx.Err() != nil || !i.lease.Valid():
+		return err
+	case err != nil:
+		waits = err.Error()
+	case waits == "":
+		i.manifests = mirror.RingManifests{}
+		return store.ForgetInstance(ctx, i.lease.Lease())
+	}
+	if waits == wanted.Message {
+		return nil
+	}
+	i.Log.Info("the Argo CD of an instance is being removed", "engine", i.Engine, "reason", waits)
+	return store.ReportInstance(ctx, i.lease.Lease(), wanted.Digest, wanted.State, short(waits))
 }
 
 // install returns the state of the instance after one more step, and the reason.

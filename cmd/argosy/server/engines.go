@@ -76,6 +76,17 @@ func (e engines) config(ctx context.Context, name fleet.EngineName,
 	return config, nil
 }
 
+// Installed reports whether Argosy has installed an Argo CD as the engine. It writes nothing.
+func (e engines) Installed(ctx context.Context, name fleet.EngineName,
+	spec fleet.EngineSpec) (bool, error) {
+	target, err := e.connect(ctx, name, spec, func(fleet.TenantName) bool { return true })
+	if err != nil {
+		return false, err
+	}
+	epoch, err := target.InstalledEpoch(ctx)
+	return epoch > 0, err
+}
+
 // Find reads what an engine holds, completely, and writes nothing: everything counts as stopped. It
 // takes as long as pages arrive.
 func (e engines) Find(ctx context.Context, name fleet.EngineName,

@@ -134,8 +134,9 @@ func (v *Server) assemble() error {
 		Rings: v.store.Plans, CheckManifests: instance.Check, Download: download.Files,
 		RingProblem: instance.Problem,
 		Prometheus:  promql.Client{Secret: v.secrets.Get},
-		Judge:       policy.New().Judge,
-		Holder:      v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
+		Pools:       v.store.Plans, Instances: connect,
+		Judge:  policy.New().Judge,
+		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
 	}
 	if err := v.connectForge(&loop); err != nil {

@@ -202,7 +202,7 @@ func (s *State) countFiles() {
 	}
 	for k := range seen {
 		path, _, there := s.Accepted(k)
-		if _, generated := fleet.SetOf(k, path); there && !generated {
+		if there && !fleet.IsGenerated(k, path) {
 			s.Files.add(k, 1)
 		}
 	}

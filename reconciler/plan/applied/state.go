@@ -102,12 +102,14 @@ func (s *State) FilesAfter(changed []catalog.Input) Files {
 	now := s.Files
 	present := map[fleet.Key]bool{}
 	for _, i := range changed {
-		present[i.Key] = present[i.Key] || !i.Removed
+		if !fleet.IsGenerated(i.Key, i.Path) {
+			present[i.Key] = present[i.Key] || !i.Removed
+		}
 	}
 	for k, is := range present {
 		path, _, was := s.Accepted(k)
-		if _, generated := fleet.SetOf(k, path); generated {
-			was = false // its set is counted
+		if fleet.IsGenerated(k, path) {
+			was = false // the file of its set or pool is counted
 		}
 		switch {
 		case is && !was:

@@ -17,6 +17,7 @@ type Arrival struct {
 	Revision  fleet.Revision
 	Files     []catalog.Input
 	Listed    []catalog.Input // sets of unchanged files, with other listings
+	Instances []catalog.Input // of pools; their pool's file was reviewed
 	Continues bool            // the revision descends from the applied one, or is the same
 	Reviews   *reviews.Files  // nil: files need no review
 	Approvals []mirror.Approval
@@ -62,6 +63,7 @@ func Admit(s *applied.State, a Arrival) Admission {
 			out.Files = append(slices.Clip(out.Files), in)
 		}
 	}
+	out.Files = slices.Concat(out.Files, a.Instances)
 	return out
 }
 

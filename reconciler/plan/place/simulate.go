@@ -41,6 +41,28 @@ func Continue(s *applied.State, moves []placement.Move, status Status) (placemen
 	return placement.Continue(newSimulator(s, declared, s.Draft()).snapshot(status), moves)
 }
 
+// WaitingFor counts the environments without an engine that e would serve without load, and their
+// Applications.
+func WaitingFor(s *applied.State, e placement.Engine) (load fleet.EngineLoad) {
+	declared, err := present(s)
+	if err != nil {
+		return load
+	}
+	p := newSimulator(s, declared, s.Draft())
+	p.Unplaced.Each(func(id fleet.SliceID, _ struct{}) {
+		if p.after.Environment(id.In()) == nil || Agent(&p.after.View, id.In()) ||
+			p.cannotReach(id.In(), e.Name) != "" {
+			return
+		}
+		if item := p.item(id); placement.Verify(item, e) == "" &&
+			item.Applications <= e.Spec.Capacity.Applications {
+			load.Environments++
+			load.Applications += item.Applications
+		}
+	})
+	return load
+}
+
 // present returns the declarations that are in effect.
 func present(s *applied.State) (*effective.Declarations, error) {
 	if !s.Started() || s.Blocked {

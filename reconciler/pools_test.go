@@ -1,0 +1,223 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// clusters are those of a pool: which instances they have, or why they cannot be read.
+type clusters struct {
+	mu     sync.Mutex
+	has    map[fleet.EngineName]bool
+	failed error
+}
+
+// Installed implements reconciler.InstanceReader.
+func (c *clusters) Installed(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec) (bool,
+	error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.has[name], c.failed
+}
+
+func (c *clusters) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = err
+}
+
+// pooled is a house with a pool for the region burst, and an environment there.
+type pooled struct {
+	*house
+	clusters *clusters
+}
+
+func newPooled(t *testing.T) *pooled {
+	t.Helper()
+	files := together(platform(), tenant("globex", "spare"), tenant("acme", "prod"),
+		deployment("acme", "shop", "v1", "Delete", "prod"))
+	files["fleet/fleet.yaml"] = document("Fleet", "fleet", "guards: "+guards+
+		"\n  gitHosts: [git.example.com]\n  rings: [{name: stable, version: 3.5.7, manifests: "+
+		"{directory: argocd, digest: \"sha256:"+strings.Repeat("1", 64)+"\"}}]")
+	files["fleet/pools/burst.yaml"] = document("EnginePool", "burst", "template: {region: burst, "+
+		"capacity: {applications: 10, environments: 10}}\n  clusters: [{name: home, "+
+		"kubeconfigRef: {name: home}}]\n  min: 1\n  max: 3\n  cooldown: 1s\n  grow: {after: 1s}\n"+
+		"  shrink: {after: 1s}")
+	maps.DeleteFunc(files, func(path, _ string) bool { return strings.Contains(path, "engines/") })
+	for path, text := range files {
+		if strings.Contains(path, "globex") {
+			continue // waits for an engine of another region
+		}
+		files[path] = strings.NewReplacer("regions: [eu]", "regions: [burst]", "region: eu",
+			"region: burst").Replace(text)
+	}
+	p := &pooled{house: newHouse(t, files), clusters: &clusters{has: map[fleet.EngineName]bool{}}}
+	p.engines = map[fleet.EngineName]*site{"burst-1": newSite("burst-1"),
+		"burst-2": newSite("burst-2")}
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			for _, s := range p.engines {
+				s.server.Reconcile(managed...)
+			}
+		}
+	})
+	t.Cleanup(func() { close(done); all.Wait() })
+	return p
+}
+
+func (p *pooled) pool() mirror.Pool {
+	p.t.Helper()
+	all, _, err := p.store.Views.Pools(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if len(all) == 0 {
+		return mirror.Pool{}
+	}
+	return all[0]
+}
+
+// members waits until the instances of the pool have these states.
+func (p *pooled) members(want ...fleet.PoolMemberState) {
+	p.t.Helper()
+	p.eventually(fmt.Sprint(want), func() error {
+		pool := p.pool()
+		if len(pool.Instances) != len(want) {
+			return fmt.Errorf("%+v", pool)
+		}
+		for i, m := range pool.Instances {
+			if m.State != want[i] {
+				return fmt.Errorf("%+v", pool)
+			}
+		}
+		return nil
+	})
+}
+
+// installs plays the ring and the worker: the Argo CD of an instance runs.
+func (p *pooled) installs(name string) {
+	p.t.Helper()
+	p.exec(`INSERT INTO argosy.instances (engine, ring, state, version, digest) VALUES ($1, 'stable', 'Running', '3.5.7', 'd')`,
+		name)
+}
+
+func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
+	p := newPooled(t)
+	p.start("a", options{instances: p.clusters})
+	p.members(fleet.MemberMaking)
+	waits := func() error {
+		env := p.placed("acme/prod")
+		if env != "" {
+			return fmt.Errorf("it is on %s", env)
+		}
+		return nil
+	}
+	if err := waits(); err != nil {
+		t.Errorf("an instance without an Argo CD takes an environment: %v", err)
+	}
+	p.installs("burst-1")
+	p.members(fleet.MemberServing)
+	p.eventually("the environment is on the instance", p.converged)
+	if on := p.placed("acme/prod"); on != "burst-1" {
+		t.Errorf("it is on %q", on)
+	}
+
+	// without its file, the pool drains; its only environment has no other engine
+	p.commit("no pool", map[string]string{"fleet/pools/burst.yaml": ""})
+	p.members(fleet.MemberDraining)
+	p.eventually("the pool ends", func() error {
+		if s := p.pool(); s.State != mirror.PoolUnneeded {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	p.commit("no environment", gone(together(deployment("acme", "shop", "v1", "Delete", "prod"),
+		map[string]string{"tenants/acme/environments/prod.yaml": "-"})))
+	p.members(fleet.MemberRemoving)
+	p.eventually("the worker is to remove its Argo CD", func() error {
+		f, err := p.store.Plans.RingFacts(context.Background())
+		if err != nil || f.Instances["burst-1"].State != mirror.InstanceRemoving {
+			return fmt.Errorf("%+v, %w", f.Instances, err)
+		}
+		return nil
+	})
+	p.exec(`DELETE FROM argosy.instances`)
+	p.eventually("the pool and its instance are gone", func() error {
+		engines, _, err := p.store.Views.Engines(context.Background(), view.Scope{}, view.Filter{},
+			view.Page{Limit: 10})
+		if s := p.pool(); s.Name != "" || len(engines) > 0 {
+			return fmt.Errorf("%+v, %+v", s, engines)
+		}
+		return err
+	})
+}
+
+// After a loss of the database, nothing is placed until every cluster of the pool is read. Then the
+// instance is found, and its environment on it.
+func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
+	p := newPooled(t)
+	before := p.start("a", options{instances: p.clusters})
+	p.members(fleet.MemberMaking)
+	p.installs("burst-1")
+	p.members(fleet.MemberServing)
+	p.eventually("the environment is on the instance", p.converged)
+	uid := p.engines["burst-1"].inventory()
+	before.stop()
+
+	p.newDatabase()
+	p.clusters.has["burst-1"] = true
+	p.clusters.fail(errors.New("connection refused"))
+	p.start("b", options{instances: p.clusters})
+	p.eventually("the reason is shown", func() error {
+		s, err := p.store.Views.Source(context.Background())
+		if err != nil || !strings.Contains(s.Error, "connection refused") || s.Applied != "" {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return nil
+	})
+	p.clusters.fail(nil)
+	p.members(fleet.MemberMaking)
+	p.installs("burst-1")
+	p.members(fleet.MemberServing)
+	p.eventually("the environment is on the instance", p.converged)
+	if on := p.placed("acme/prod"); on != "burst-1" {
+		t.Errorf("it is on %q", on)
+	}
+	if now := p.engines["burst-1"].inventory(); len(now) != len(uid) {
+		t.Errorf("it had %d objects, and has %d", len(uid), len(now))
+	}
+}
+
+// placed returns the engine of an environment; "" without one.
+func (p *pooled) placed(id string) fleet.EngineName {
+	p.t.Helper()
+	all, _, err := p.store.Views.Environments(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{Limit: 10})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, e := range all {
+		if fmt.Sprintf("%s/%s", e.Tenant, e.Name) == id {
+			return e.Placement.Engine
+		}
+	}
+	return ""
+}
