@@ -62,7 +62,7 @@ func essence(t *testing.T, o object) string {
 			pod.get("securityContext", "runAsNonRoot"),
 			pod.get("securityContext", "seccompProfile"), len(pod.list("containers")))
 		for _, field := range []string{"args", "env", "volumeMounts", "securityContext",
-			"resources", "terminationMessagePolicy"} {
+			"resources", "terminationMessagePolicy", "readinessProbe"} {
 			parts = append(parts, c.get(field))
 		}
 	case "ConfigMap":
@@ -96,6 +96,9 @@ func TestTheAgentChartMatchesTheManifest(t *testing.T) {
 		"one without secrets": {edge.Install{Hub: "https://argosy.example.com",
 			InstallArgoCD: true, PublicOnly: true}, []string{"--set",
 			"hub.url=https://argosy.example.com,argocd.install=true,repositories.private=false"}},
+		"an agent that upgrades itself": {edge.Install{Hub: "https://argosy.example.com",
+			SelfUpgrade: true}, []string{"--set",
+			"hub.url=https://argosy.example.com,selfUpgrade=true"}},
 		"another port": {edge.Install{Hub: "https://argosy.example.com:8443"},
 			[]string{"--set", "hub.url=https://argosy.example.com:8443"}},
 	} {

@@ -15,6 +15,8 @@ var (
 	versionPattern = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
 	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
+	agentVersionPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,62}$`)
+
 	formatVersion = &format{code: codeInvalidValue, what: "a version of Argo CD, such as 3.5.7",
 		pattern: versionPattern.String(), check: matching(versionPattern, "three numbers")}
 	formatDigest = &format{code: codeInvalidValue, what: "a digest, which `argosy rings digest` " +
@@ -29,6 +31,11 @@ var (
 		what: "an OCI artifact with its registry and a tag or digest, without oci://, such as " +
 			"ghcr.io/acme/argo-cd:3.5.7",
 		pattern: `^[^\s*?\[\]{}!\\%#/]+/[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckManifestsOCI}
+	formatAgentVersion = &format{code: codeInvalidValue, what: "a version of Argosy, such as 0.5.0",
+		pattern: agentVersionPattern.String(), check: matching(agentVersionPattern, "a version")}
+	formatImageDigest = &format{code: codeInvalidValue, what: "the digest of an image",
+		pattern: digestPattern.String(), check: matching(digestPattern,
+			"sha256: and 64 lower-case hexadecimal digits")}
 	formatDirectory = &format{code: codeInvalidPath,
 		what: "the path of a directory in the config repo, outside of fleet/ and tenants/, such " +
 			"as argocd/3.5.7",
@@ -97,6 +104,22 @@ func rings() field {
 						example:  exampleDigest,
 						required: true, value: textOf(formatDigest)},
 				).exactlyOneOf("directory", "url", "oci")},
+			field{
+				name: "agent",
+				doc: "The version of the agents of the ring's engines, for agents that allow it " +
+					"(`selfUpgrade` of the chart argosy-agent). Without it they stay as they are.",
+				example: "{version: 0.5.0, digest: \"" + exampleDigest + "\"}",
+				value: object(
+					field{
+						name:    "version",
+						doc:     "The version that the agent reports, as `argosy get agents` shows it.",
+						example: "0.5.0", required: true, value: textOf(formatAgentVersion)},
+					field{
+						name: "digest",
+						doc: "The digest of the image. Each agent keeps the repository of its image, " +
+							"which has to have this digest.",
+						example: exampleDigest, required: true, value: textOf(formatImageDigest)},
+				)},
 			field{
 				name: "untested",
 				doc: "Permit a version that Argosy's tests do not run: another minor version than " +

@@ -19,6 +19,8 @@ type Ring struct {
 	Name      string        `json:"name"`    // that Engine.ring names; unique in the Fleet
 	Version   string        `json:"version"` // of Argo CD, such as "3.5.7"
 	Manifests RingManifests `json:"manifests"`
+	// Agent is the version of the agents of the ring's engines; nil: they stay as they are.
+	Agent *RingAgent `json:"agent,omitempty"`
 	// Untested permits a version outside of TestedArgoCD.
 	Untested bool `json:"untested,omitempty"`
 	AtOnce   int  `json:"atOnce,omitempty"` // engines that change at once; 1..100; default 1
@@ -142,6 +144,16 @@ func CheckManifestsOCI(reference string) error {
 	}
 	return checkManifestsHost(host)
 }
+
+// RingAgent is the version of agents (ADR 0075). An agent keeps the repository of its image, which
+// may be a mirror of another one, and takes the digest.
+type RingAgent struct {
+	Version string `json:"version"` // that the program reports, such as "0.5.0"
+	Digest  string `json:"digest"`  // of the image
+}
+
+// PreviousAgent takes the place of a digest: the image that the agent had before its upgrade.
+const PreviousAgent = "previous"
 
 // RingGates are the limits of a ring's change. A change beyond them halts.
 type RingGates struct {

@@ -87,8 +87,10 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 	for i, d := range declared.Rings {
 		d = d.OrDefaults()
 		ring := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: following[d.Name],
-			Known: map[fleet.EngineName]mirror.InstanceFacts{}}
+			Known:  map[fleet.EngineName]mirror.InstanceFacts{},
+			Behind: map[fleet.EngineName]bool{}}
 		for _, e := range ring.Engines {
+			ring.Behind[e] = view.Engine(e).Engine.Connection.Agent != nil
 			if known, ok := facts.Instances[e]; ok {
 				if view.Engine(e).Engine.Pool != nil && known.GoodDigest == "" {
 					// a new instance gets its Applications after the installation

@@ -592,7 +592,8 @@ func agentRun(a *app) *cobra.Command {
 			Hub: hub, Namespace: p.install.Namespace, ArgoCDNamespace: p.install.ArgoCDNamespace,
 			ApplicationNamespaces: p.install.ApplicationNamespaces, CA: s.CA, Proxy: s.Proxy,
 			MaxDeletions: p.install.MaxDeletions,
-			NoSecrets:    p.install.PublicOnly, InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
+			NoSecrets:    p.install.PublicOnly, SelfUpgrade: p.install.SelfUpgrade,
+			InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
 			Version: s.Version, Log: log.Logger(a.err),
 		})
 		if err != nil {
@@ -615,6 +616,9 @@ func (p *place) runFlags(cmd *cobra.Command) {
 		"URL of the proxy to the control plane (default: HTTPS_PROXY, NO_PROXY)")
 	cmd.Flags().BoolVar(&p.install.PublicOnly, "no-secrets", false,
 		"do not touch the Secrets of Argo CD's namespace: enough if every repository is public")
+	cmd.Flags().BoolVar(&p.install.SelfUpgrade, "self-upgrade", false,
+		"let the control plane change the image of the agent's own Deployment, within its "+
+			"repository (docs/rings.md)")
 	cmd.Flags().IntVar(&p.install.MaxDeletions, "max-deletions", 20,
 		"Applications that may be deleted within an hour without a release on the cluster")
 }

@@ -149,7 +149,8 @@ var ringColumns = []column[mirror.Ring]{
 	{head: "ENGINES", of: func(r mirror.Ring, _ time.Time) table.Value {
 		n := 0
 		for _, i := range r.Engines {
-			if i.Digest == r.Digest && i.State == mirror.InstanceRunning {
+			if i.Digest == r.Digest && (i.AgentDigest == "" || i.AgentDigest == r.AgentDigest) &&
+				i.State == mirror.InstanceRunning {
 				n++
 			}
 		}
@@ -187,6 +188,9 @@ var instanceColumns = []column[mirror.Instance]{
 	{head: "STATE", of: func(i mirror.Instance, _ time.Time) table.Value {
 		return table.Text(i.State)
 	}},
+	{head: "AGENT", of: func(i mirror.Instance, _ time.Time) table.Value {
+		return table.Text(i.AgentVersion)
+	}},
 	{head: "BEFORE", of: func(i mirror.Instance, _ time.Time) table.Value {
 		return table.Text(i.GoodVersion)
 	}},
@@ -217,6 +221,8 @@ func describeRing(ctx context.Context, c *client.Client, name string) (descripti
 			{Name: "Ring", Value: table.Text(r.Name)},
 			{Name: "Argo CD", Value: table.Text(r.Version)},
 			{Name: "Manifests", Value: table.Text(r.Digest)},
+			{Name: "Agents", Value: table.Text(strings.TrimSpace(r.AgentVersion + " " +
+				r.AgentDigest))},
 			{Name: "State", Value: ringState(r)},
 			{Name: "Since", Value: age(r.Since, now)},
 			{Name: "Message", Value: table.Text(r.Message)},

@@ -262,7 +262,13 @@ type Instance struct {
 	Digest  string               `json:"digest"` // of the manifests
 	State   mirror.InstanceState `json:"state"`  // as the hub knows it
 	Message string               `json:"message,omitempty"`
+	// of the agent itself: see mirror.Instance
+	AgentVersion string `json:"agentVersion,omitempty"`
+	AgentDigest  string `json:"agentDigest,omitempty"`
 }
+
+// Release is mirror.Instance.Release.
+func (i Instance) Release() string { return i.Digest + i.AgentDigest }
 
 // ManifestsRequest is the body of PathManifests.
 type ManifestsRequest struct {
@@ -275,10 +281,10 @@ type Manifests struct {
 	Packed  []byte `json:"packed"` // see mirror.RingManifests
 }
 
-// InstanceReport is how far the agent has come with an instance. It counts only while the engine is
-// to have that digest.
+// InstanceReport is how far the agent has come with a release. It counts only while the engine is
+// to have that release.
 type InstanceReport struct {
-	Digest  string               `json:"digest"`
+	Release string               `json:"release"`
 	State   mirror.InstanceState `json:"state"`
 	Message string               `json:"message,omitempty"`
 	// Released: the instance of state Releasing was given back

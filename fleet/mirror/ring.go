@@ -50,12 +50,27 @@ type Instance struct {
 	Digest  string           `json:"digest"`  // of the version's manifests
 	Message string           `json:"message,omitempty"`
 	Since   time.Time        `json:"since"` // of the state
+	// AgentVersion and AgentDigest are those that the engine's agent is to have; "" if it stays as
+	// it is. AgentDigest may be fleet.PreviousAgent.
+	AgentVersion string `json:"agentVersion,omitempty"`
+	AgentDigest  string `json:"agentDigest,omitempty"`
 	// the last version whose gates have passed; "" without one
 	GoodVersion string `json:"goodVersion,omitempty"`
 	GoodDigest  string `json:"goodDigest,omitempty"`
+
+	GoodAgentVersion string `json:"goodAgentVersion,omitempty"`
+	GoodAgentDigest  string `json:"goodAgentDigest,omitempty"`
 	// Applications before the change
 	DegradedBefore int `json:"degradedBefore"`
 	UnknownBefore  int `json:"unknownBefore"`
+}
+
+// Release identifies what the engine is to have: its Argo CD and its agent.
+func (i Instance) Release() string { return i.Digest + i.AgentDigest }
+
+// Passed reports whether the gates of the release have passed.
+func (i Instance) Passed() bool {
+	return i.GoodDigest == i.Digest && i.GoodAgentDigest == i.AgentDigest
 }
 
 // Ring is what the store keeps of a ring.
@@ -64,9 +79,12 @@ type Ring struct {
 	State   RingState `json:"state" enum:"Done,Moving,Soaking,Waiting,Paused,Halted,Unavailable"`
 	Version string    `json:"version"` // that the Fleet declares
 	Digest  string    `json:"digest"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since"` // of the state
-	// Halted is the digest at which the ring was halted: another one in Git begins again.
+	// of the agents; "" if they stay as they are
+	AgentVersion string    `json:"agentVersion,omitempty"`
+	AgentDigest  string    `json:"agentDigest,omitempty"`
+	Message      string    `json:"message,omitempty"`
+	Since        time.Time `json:"since"` // of the state
+	// Halted has the digests at which the ring was halted: others in Git begin again.
 	Halted      string     `json:"halted,omitempty"`
 	PausedAt    *time.Time `json:"pausedAt,omitempty"`
 	PausedBy    string     `json:"pausedBy,omitempty"`
@@ -104,6 +122,7 @@ type RingStep struct {
 	State   RingState
 	Version string
 	Digest  string
+	Agent   fleet.RingAgent // zero: agents stay as they are
 	Message string
 	Halted  string
 	Targets []InstanceTarget
@@ -114,6 +133,7 @@ type RingStep struct {
 type InstanceTarget struct {
 	Engine          fleet.EngineName
 	Version, Digest string
+	Agent           fleet.RingAgent
 }
 
 // RingManifests are the files of one version of Argo CD.

@@ -29,10 +29,13 @@ func TestAnAgentReadsAndReportsTheInstanceOfItsEngine(t *testing.T) {
 	before := must(k.Agents.AgentNews(ctx, -1, time.Time{}))(t)
 	check(t, k.Plans.TakeRingStep(ctx, k.reconciler, 0, mirror.RingStep{Name: "canary",
 		State: mirror.RingMoving, Version: m.Version, Digest: m.Digest,
-		Targets: []mirror.InstanceTarget{{Engine: "far-1", Version: m.Version, Digest: m.Digest},
+		Agent: fleet.RingAgent{Version: "0.5.0", Digest: "sha256:agent"},
+		Targets: []mirror.InstanceTarget{{Engine: "far-1", Version: m.Version, Digest: m.Digest,
+			Agent: fleet.RingAgent{Version: "0.5.0", Digest: "sha256:agent"}},
 			{Engine: "eu-1", Version: m.Version, Digest: m.Digest}}}))
 	i := must(k.Agents.AgentInstance(ctx, "far-1"))(t).Wanted
-	if i == nil || i.Digest != m.Digest || i.State != mirror.InstanceInstalling {
+	if i == nil || i.Digest != m.Digest || i.State != mirror.InstanceInstalling ||
+		i.AgentVersion != "0.5.0" || i.AgentDigest != "sha256:agent" {
 		t.Fatalf("%+v", i)
 	}
 	news := must(k.Agents.AgentNews(ctx, before.Seq, before.Now))(t)
@@ -58,10 +61,25 @@ func TestAnAgentReadsAndReportsTheInstanceOfItsEngine(t *testing.T) {
 	if k.beat(); !followed() {
 		t.Error("an engine is not followed whose agent is connected")
 	}
-	check(t, k.Work.ReportInstance(ctx, far.Lease, m.Digest, mirror.InstanceRunning, ""))
-	if i := must(k.Agents.AgentInstance(ctx, "far-1"))(t).Wanted; i.State !=
-		mirror.InstanceRunning {
+	for _, r := range []struct {
+		release string
+		state   mirror.InstanceState
+	}{{m.Digest, mirror.InstanceInstalling}, {i.Release(), mirror.InstanceRunning}} {
+		check(t, k.Work.ReportInstance(ctx, far.Lease, r.release, mirror.InstanceRunning, ""))
+		if now := must(k.Agents.AgentInstance(ctx, "far-1"))(t).Wanted; now.State != r.state {
+			t.Errorf("after a report of %s: %+v", r.release, now)
+		}
+	}
+	check(t, k.Plans.TakeRingStep(ctx, k.reconciler, 0, mirror.RingStep{Name: "canary",
+		State: mirror.RingDone, Version: m.Version, Digest: m.Digest,
+		Agent: fleet.RingAgent{Version: "0.5.0", Digest: "sha256:agent"},
+		Good:  []fleet.EngineName{"far-1"}}))
+	facts := must(k.Plans.RingFacts(ctx))(t)
+	if i := facts.Instances["far-1"]; !i.Passed() || i.GoodAgentVersion != "0.5.0" {
 		t.Errorf("%+v", i)
+	}
+	if r := facts.Rings["canary"]; r.AgentVersion != "0.5.0" || r.AgentDigest != "sha256:agent" {
+		t.Errorf("%+v", r)
 	}
 	// without the queries' own conditions
 	conn := connect(t, k.url)

@@ -15,10 +15,15 @@ import (
 // sqlInstance is an instance i as JSON.
 const sqlInstance = `jsonb_build_object('engine', i.engine, 'ring', i.ring, 'state', i.state, 'version', i.version, 'digest', i.digest,
 	'message', i.message, 'since', i.since, 'goodVersion', i.good_version, 'goodDigest', i.good_digest, 'degradedBefore', i.degraded_before,
-	'unknownBefore', i.unknown_before)`
+	'unknownBefore', i.unknown_before, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
+	'goodAgentVersion', i.good_agent_version, 'goodAgentDigest', i.good_agent_digest)`
+
+// sqlUnpassed: the gates of an instance i have not passed, see Instance.Passed.
+const sqlUnpassed = `(i.good_digest, i.good_agent_digest) <> (i.digest, i.agent_digest)`
 
 // sqlRing is a ring r as JSON, with its engines.
-const sqlRing = `jsonb_build_object('name', r.name, 'state', r.state, 'version', r.version, 'digest', r.digest, 'message', r.message,
+const sqlRing = `jsonb_build_object('name', r.name, 'state', r.state, 'version', r.version, 'digest', r.digest, 'agentVersion', r.agent_version,
+	'agentDigest', r.agent_digest, 'message', r.message,
 	'since', r.since, 'halted', r.halted, 'pausedAt', r.paused_at, 'pausedBy', r.paused_by, 'pauseReason', r.pause_reason,
 	'engines', (SELECT coalesce(jsonb_agg(` + sqlInstance + ` ORDER BY i.engine), '[]') FROM instances i WHERE i.ring = r.name))`
 
@@ -71,7 +76,7 @@ func instanceFacts(ctx context.Context, tx pgx.Tx) (map[fleet.EngineName]mirror.
 			SELECT `+sqlInstance+`, coalesce(e.reachable AND l.expires_at > now() AND `+sqlConnected+`, false), coalesce(e.work, ''), coalesce(e.work_message, ''),
 				e.work_since, coalesce(c.degraded, 0), coalesce(c.unknown, 0)
 			FROM instances i LEFT JOIN engines e ON e.engine = i.engine LEFT JOIN leases l ON l.name = 'engine/' || i.engine
-			LEFT JOIN LATERAL (`+sqlJudged+`i.engine AND i.good_digest <> i.digest) c ON true`)
+			LEFT JOIN LATERAL (`+sqlJudged+`i.engine AND `+sqlUnpassed+`) c ON true`)
 	facts := map[fleet.EngineName]mirror.InstanceFacts{}
 	for _, i := range all {
 		facts[i.Engine] = i
@@ -108,30 +113,33 @@ func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position i
 		b.Queue(`
 			WITH was AS (SELECT state, digest FROM rings WHERE name = $1),
 			now_ AS (
-				INSERT INTO rings AS r (name, state, version, digest, message, halted, position) VALUES ($1, $2, $3, $4, $5, $6, $7)
+				INSERT INTO rings AS r (name, state, version, digest, message, halted, position, agent_version, agent_digest)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 				ON CONFLICT (name) DO UPDATE SET state = $2, version = $3, digest = $4, message = $5, halted = $6, position = $7,
+					agent_version = $8, agent_digest = $9,
 					since = CASE WHEN r.state = $2 THEN r.since ELSE now() END
 				RETURNING state)
 			SELECT new_event('ring', '', $1, $2 || ' at ' || $3 || coalesce(nullif(': ' || $5, ': '), ''))
 			FROM now_ WHERE NOT EXISTS (SELECT FROM was WHERE was.state = $2 AND was.digest = $4)`,
 			step.Name, string(step.State), step.Version, step.Digest, message(step.Message),
-			step.Halted, position)
+			step.Halted, position, step.Agent.Version, step.Agent.Digest)
 		for _, e := range step.Good {
-			b.Queue(`UPDATE instances SET good_version = version, good_digest = digest WHERE engine = $1 AND ring = $2 AND digest = $3
-				AND state = 'Running'`, string(e), step.Name, step.Digest)
+			b.Queue(`UPDATE instances SET good_version = version, good_digest = digest, good_agent_version = agent_version,
+				good_agent_digest = agent_digest WHERE engine = $1 AND ring = $2 AND digest = $3 AND state = 'Running'`,
+				string(e), step.Name, step.Digest)
 		}
 		for _, t := range step.Targets {
 			b.Queue(`
 				WITH counted AS (`+sqlJudged+`$1),
 				news AS (
-					INSERT INTO instances AS i (engine, ring, state, version, digest, degraded_before, unknown_before)
-					SELECT $1, $2, 'Installing', $3, $4, degraded, unknown FROM counted
+					INSERT INTO instances AS i (engine, ring, state, version, digest, degraded_before, unknown_before, agent_version, agent_digest)
+					SELECT $1, $2, 'Installing', $3, $4, degraded, unknown, $5, $6 FROM counted
 					ON CONFLICT (engine) DO UPDATE SET ring = $2, state = 'Installing', version = $3, digest = $4, message = '', since = now(),
-						degraded_before = excluded.degraded_before, unknown_before = excluded.unknown_before
+						agent_version = $5, agent_digest = $6, degraded_before = excluded.degraded_before, unknown_before = excluded.unknown_before
 						WHERE i.state <> 'Removing'
 					RETURNING engine)
 				SELECT new_event('engine', '', engine, 'Argo CD ' || $3 || ' is being installed by ring ' || $2) FROM news`,
-				string(t.Engine), step.Name, t.Version, t.Digest)
+				string(t.Engine), step.Name, t.Version, t.Digest, t.Agent.Version, t.Agent.Digest)
 		}
 	})
 	return wrap(err, "ring %s", step.Name)
@@ -188,9 +196,9 @@ func (s *Work) Manifests(ctx context.Context, digest string) (m mirror.RingManif
 	return m, wrap(err, "manifests %s", digest)
 }
 
-// ReportInstance records how far the worker has come with the manifests of a digest. Another digest
-// since changes nothing. mirror.ErrFenced when the lease has passed on.
-func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+// ReportInstance records how far the worker has come with a release: see Instance.Release. Another
+// release since changes nothing. mirror.ErrFenced when the lease has passed on.
+func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, release string,
 	state mirror.InstanceState, why string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
@@ -201,12 +209,12 @@ func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, digest st
 		b.Queue(`
 			WITH changed AS (
 				UPDATE instances i SET state = $3, message = $4, since = CASE WHEN i.state = $3 THEN i.since ELSE now() END
-				FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest = $2 AND i.state <> 'Releasing'
+				FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest || i.agent_digest = $2 AND i.state <> 'Releasing'
 					AND (i.state = 'Removing') = ($3 = 'Removing')
 					AND (i.state, i.message) <> ($3, $4)
 				RETURNING i.engine, i.version, was.state <> $3 AS news)
 			SELECT new_event('engine', '', engine, 'Argo CD ' || version || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
-			FROM changed WHERE news`, string(engine), digest, string(state), message(why))
+			FROM changed WHERE news`, string(engine), release, string(state), message(why))
 	})
 	return wrap(err, "instance of engine %s", engine)
 }
@@ -256,14 +264,14 @@ func (s *Decisions) ResumeRing(ctx context.Context, d mirror.RingDecision) error
 		UPDATE rings SET paused_at = NULL, paused_by = '', pause_reason = '', halted = ''
 		WHERE name = $1 AND ($2::text, $3::text) IS NOT NULL`, `
 		UPDATE instances i SET state = CASE WHEN i.state = 'Refused' THEN 'Installing' ELSE i.state END, since = now()
-		WHERE i.ring = $1 AND i.state NOT IN ('Releasing', 'Removing') AND i.good_digest <> i.digest`)
+		WHERE i.ring = $1 AND i.state NOT IN ('Releasing', 'Removing') AND `+sqlUnpassed)
 }
 
 // ReturnRing halts a ring, whose engines go back to their last version; mirror.ErrNoRing if there
 // is no such ring, or if all of its engines have passed the gates.
 func (s *Decisions) ReturnRing(ctx context.Context, d mirror.RingDecision) error {
 	return s.decideRing(ctx, d, "return ring", "returned", `
-		UPDATE rings r SET halted = r.digest, message = 'returned by ' || $2 || coalesce(nullif(': ' || $3, ': '), '')
+		UPDATE rings r SET halted = r.digest || r.agent_digest, message = 'returned by ' || $2 || coalesce(nullif(': ' || $3, ': '), '')
 		WHERE r.name = $1 AND r.state <> 'Done'`, "")
 }
 

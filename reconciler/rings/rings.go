@@ -23,7 +23,9 @@ type Ring struct {
 	Stored      mirror.Ring
 	Unavailable string             // why its manifests are not stored; "" if they are
 	Engines     []fleet.EngineName // that follow it and are managed, by name
-	Known       map[fleet.EngineName]mirror.InstanceFacts
+	// engines behind agents, which have the version of the ring's Agent
+	Behind map[fleet.EngineName]bool
+	Known  map[fleet.EngineName]mirror.InstanceFacts
 }
 
 // Next returns the steps of the rings, which are in the order of the Fleet, without those that
@@ -53,7 +55,8 @@ type decision struct {
 func (d decision) changes(s mirror.RingStep) bool {
 	was := d.Stored
 	return len(s.Targets)+len(s.Good) > 0 || s.State != was.State || s.Message != was.Message ||
-		s.Halted != was.Halted || s.Version != was.Version || s.Digest != was.Digest
+		s.Halted != was.Halted || s.Version != was.Version || s.Digest != was.Digest ||
+		s.Agent.Digest != was.AgentDigest || s.Agent.Version != was.AgentVersion
 }
 
 func (d decision) soak() time.Duration   { return time.Duration(d.Soak) }
@@ -62,17 +65,31 @@ func (d decision) steady() time.Duration { return min(Steady, d.soak()) }
 // at reports whether an engine has the declared version, or is about to.
 func (d decision) at(e fleet.EngineName) bool {
 	i, ok := d.Known[e]
-	return ok && i.Digest == d.Manifests.Digest
+	agent := d.agentOf(e)
+	return ok && i.Digest == d.Manifests.Digest &&
+		(agent.Digest == "" || agent.Digest == i.AgentDigest && agent.Version == i.AgentVersion)
+}
+
+// agentOf is the declared agent of an engine; zero if the engine has none, or if it stays as it is.
+func (d decision) agentOf(e fleet.EngineName) fleet.RingAgent {
+	if d.Agent == nil || !d.Behind[e] {
+		return fleet.RingAgent{}
+	}
+	return *d.Agent
 }
 
 func (d decision) step() mirror.RingStep {
 	s := mirror.RingStep{Name: d.Name, Version: d.Version, Digest: d.Manifests.Digest}
-	if d.Stored.Halted == s.Digest {
-		s.Halted = s.Digest
+	if d.Agent != nil {
+		s.Agent = *d.Agent
+	}
+	declared := s.Digest + s.Agent.Digest
+	if d.Stored.Halted == declared {
+		s.Halted = declared
 	}
 	if s.Halted == "" {
 		if why := d.failure(); why != "" {
-			s.Halted, s.State, s.Message = s.Digest, mirror.RingHalted, why+d.whoLooks()
+			s.Halted, s.State, s.Message = declared, mirror.RingHalted, why+d.whoLooks()
 			s.Targets = d.returns()
 			return s
 		}
@@ -96,7 +113,7 @@ func (d decision) step() mirror.RingStep {
 		s.State = mirror.RingMoving
 		for _, e := range behind[:max(0, min(len(behind), d.AtOnce-len(busy)))] {
 			s.Targets = append(s.Targets, mirror.InstanceTarget{Engine: e, Version: d.Version,
-				Digest: s.Digest})
+				Digest: s.Digest, Agent: d.agentOf(e)})
 			busy = append(busy, e)
 		}
 		s.Message = fmt.Sprintf("%d of %d engines run %s; now %s", len(d.Engines)-len(behind)-
@@ -109,8 +126,8 @@ func (d decision) step() mirror.RingStep {
 func (d decision) busy() (all []fleet.EngineName) {
 	for _, e := range d.Engines {
 		i, ok := d.Known[e]
-		if ok && (i.State != mirror.InstanceRunning || i.Digest == d.Manifests.Digest &&
-			i.GoodDigest != i.Digest && d.now.Sub(i.Since) < d.steady()) {
+		if ok && (i.State != mirror.InstanceRunning || d.at(e) && !i.Passed() &&
+			d.now.Sub(i.Since) < d.steady()) {
 			all = append(all, e)
 		}
 	}
@@ -122,7 +139,7 @@ func (d decision) judgeSoak(s *mirror.RingStep) {
 	var last time.Time
 	for _, e := range d.Engines {
 		i := d.Known[e]
-		if i.GoodDigest == i.Digest {
+		if i.Passed() {
 			continue
 		}
 		s.Good = append(s.Good, e)
@@ -147,7 +164,7 @@ func (d decision) judgeSoak(s *mirror.RingStep) {
 func (d decision) failure() string {
 	for _, e := range d.Engines {
 		i, ok := d.Known[e]
-		if !ok || i.Digest != d.Manifests.Digest || i.GoodDigest == i.Digest {
+		if !ok || !d.at(e) || i.Passed() {
 			continue
 		}
 		if why := d.gate(i); why != "" {
@@ -184,10 +201,14 @@ func (d decision) gate(i mirror.InstanceFacts) string {
 func (d decision) returns() (all []mirror.InstanceTarget) {
 	for _, e := range d.Engines {
 		i, ok := d.Known[e]
-		if ok && i.Digest == d.Manifests.Digest && i.GoodDigest != "" &&
-			i.GoodDigest != i.Digest && fleet.MayReturn(i.Version, i.GoodVersion) {
-			all = append(all, mirror.InstanceTarget{Engine: e, Version: i.GoodVersion,
-				Digest: i.GoodDigest})
+		if ok && d.at(e) && i.GoodDigest != "" && !i.Passed() &&
+			fleet.MayReturn(i.Version, i.GoodVersion) {
+			t := mirror.InstanceTarget{Engine: e, Version: i.GoodVersion, Digest: i.GoodDigest,
+				Agent: fleet.RingAgent{Version: i.GoodAgentVersion, Digest: i.GoodAgentDigest}}
+			if i.AgentDigest != "" && t.Agent.Digest == "" {
+				t.Agent.Digest = fleet.PreviousAgent
+			}
+			all = append(all, t)
 		}
 	}
 	return all

@@ -54,20 +54,24 @@ func (w *engines) step() {
 	for _, s := range Next(w.now, w.rings, []string{"group:platform"}) {
 		r := w.ring(s.Name)
 		r.Stored = mirror.Ring{Name: s.Name, State: s.State, Message: s.Message, Halted: s.Halted,
-			Version: s.Version, Digest: s.Digest, PausedAt: r.Stored.PausedAt,
+			Version: s.Version, Digest: s.Digest, AgentVersion: s.Agent.Version,
+			AgentDigest: s.Agent.Digest, PausedAt: r.Stored.PausedAt,
 			PausedBy: r.Stored.PausedBy}
 		for _, e := range s.Good {
 			i := r.Known[e]
 			i.GoodVersion, i.GoodDigest = i.Version, i.Digest
+			i.GoodAgentVersion, i.GoodAgentDigest = i.AgentVersion, i.AgentDigest
 			r.Known[e] = i
 		}
 		for _, t := range s.Targets {
 			i := r.Known[t.Engine]
 			i.Engine, i.State, i.Version, i.Digest, i.Since = t.Engine,
 				mirror.InstanceInstalling, t.Version, t.Digest, w.now
+			i.AgentVersion, i.AgentDigest = t.Agent.Version, t.Agent.Digest
 			i.Followed, i.DegradedBefore, i.UnknownBefore = true, i.Degraded, i.Unknown
 			r.Known[t.Engine] = i
-			w.log = append(w.log, fmt.Sprintf("%s %s", t.Engine, t.Version))
+			w.log = append(w.log, strings.TrimSpace(fmt.Sprintf("%s %s %s", t.Engine, t.Version,
+				t.Agent.Digest)))
 		}
 	}
 }
@@ -236,4 +240,63 @@ func TestAnUnreachableEngineEndsNoSoak(t *testing.T) {
 	w.pass(200)
 	w.want("nothing follows", "c-1 3.5.7")
 	w.state("canary", mirror.RingSoaking, "engine c-1 is not reachable")
+}
+
+// An agent is part of what a ring brings: it changes in the order of the rings, and a failed gate
+// returns it.
+func TestTheAgentsOfARingChangeAndReturnWithIt(t *testing.T) {
+	w := newFleet(t)
+	for i := range w.rings {
+		w.rings[i].Behind = map[fleet.EngineName]bool{"c-1": true, "s-2": true}
+	}
+	w.pass(200)
+	w.log = nil
+	agent := func(digest string) {
+		for i := range w.rings {
+			w.rings[i].Agent = &fleet.RingAgent{Version: "0.5.0", Digest: digest}
+		}
+	}
+	agent("d1")
+	w.pass(200)
+	w.want("agents alone", "c-1 2.14.21 d1", "s-2 2.14.21 d1")
+	w.log = nil
+	agent("d2")
+	w.pass(1)
+	w.set("c-1", func(i *mirror.InstanceFacts) { i.State = mirror.InstanceRefused })
+	w.pass(2)
+	w.want("a refused agent", "c-1 2.14.21 d2", "c-1 2.14.21 d1")
+	if r := w.ring("canary").Stored; r.State != mirror.RingHalted || r.Halted == "" {
+		t.Errorf("%+v", r)
+	}
+	w.pass(100)
+	w.want("a halted ring", "c-1 2.14.21 d2", "c-1 2.14.21 d1")
+	w.log = nil
+	agent("d3") // begins again
+	w.pass(200)
+	w.want("another agent", "c-1 2.14.21 d3", "s-2 2.14.21 d3")
+}
+
+// The first upgrade of an agent returns to an image that no ring has named.
+func TestAFirstAgentReturnsToTheImageBefore(t *testing.T) {
+	w := newFleet(t)
+	w.rings[0].Behind = map[fleet.EngineName]bool{"c-1": true}
+	w.pass(200)
+	w.log = nil
+	w.rings[0].Agent = &fleet.RingAgent{Version: "0.5.0", Digest: "d1"}
+	w.step()
+	w.now = w.now.Add(time.Hour)
+	w.set("c-1", func(i *mirror.InstanceFacts) { i.Message = "the Pod is not ready" })
+	w.step()
+	w.want("it does not begin", "c-1 2.14.21 d1", "c-1 2.14.21 previous")
+	if m := w.ring("canary").Stored.Message; !strings.Contains(m, "the Pod is not ready") {
+		t.Errorf("halted with %q", m)
+	}
+	w.rings[0].Agent = nil
+	w.pass(200)
+	if r := w.ring("canary").Stored; r.State != mirror.RingDone {
+		t.Errorf("%+v", r)
+	}
+	if steps := Next(w.now, w.rings, nil); len(steps) > 0 {
+		t.Errorf("it does not rest: %+v", steps)
+	}
 }

@@ -18,11 +18,19 @@ type Instances interface {
 	WantedInstance(ctx context.Context, lease mirror.Lease) (mirror.Instance, bool, error)
 	// Manifests returns the files of a version.
 	Manifests(ctx context.Context, digest string) (mirror.RingManifests, error)
-	// ReportInstance records how far the instance has come with the manifests of a digest.
-	ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+	// ReportInstance records how far the engine has come with a release: see Instance.Release.
+	ReportInstance(ctx context.Context, lease mirror.Lease, release string,
 		state mirror.InstanceState, why string) error
 	// ForgetInstance records that the instance is given back.
 	ForgetInstance(ctx context.Context, lease mirror.Lease) error
+}
+
+// Upgrader is a store in an agent, which replaces the agent's own process by another version.
+type Upgrader interface {
+	// Upgrade takes a step towards the agent that the engine is to have. It returns the reason why
+	// it has to be repeated, or "" once this process is of that version. engine.ErrRefused: a
+	// person has to fix something first.
+	Upgrade(ctx context.Context, wanted mirror.Instance) (waits string, err error)
 }
 
 // installer brings the engine's Argo CD to the version of its ring and corrects drift. It begins
@@ -89,7 +97,7 @@ func (i *installer) step(ctx context.Context, store Instances, target engine.Ins
 	}
 	i.Log.Info("Argo CD of a managed engine", "engine", i.Engine, "version", wanted.Version,
 		"state", state, "reason", why)
-	return installEvery, store.ReportInstance(ctx, i.lease.Lease(), wanted.Digest, state,
+	return installEvery, store.ReportInstance(ctx, i.lease.Lease(), wanted.Release(), state,
 		short(why))
 }
 
@@ -127,6 +135,14 @@ func (i *installer) uninstall(ctx context.Context, store Instances, target engin
 // install returns the state of the instance after one more step, and the reason.
 func (i *installer) install(ctx context.Context, store Instances, target engine.Installer,
 	wanted mirror.Instance) (mirror.InstanceState, string) {
+	if upgrader, ok := store.(Upgrader); ok && wanted.State == mirror.InstanceInstalling {
+		switch waits, err := upgrader.Upgrade(ctx, wanted); {
+		case err != nil:
+			return i.failed(ctx, wanted, err)
+		case waits != "":
+			return mirror.InstanceInstalling, waits
+		}
+	}
 	if i.manifests.Digest != wanted.Digest {
 		m, err := store.Manifests(ctx, wanted.Digest)
 		if err != nil {

@@ -3,7 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +59,7 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	defer f.remove(t, "the engine goes", plantEngine)
 	defer f.commit(t, "no ring", map[string]string{"fleet/fleet.yaml": fleetFile})
 	defer s.leave(t)
-	_, err := s.edge.Join(binary, s.token(t), "--install-argocd")
+	_, err := s.edge.Join(binary, s.token(t), "--install-argocd", "--self-upgrade")
 	check(t, err)
 	started := time.Now()
 	s.start(t)
@@ -109,6 +112,7 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	if now := s.pods(t, "umbrella-press") + s.pods(t, "umbrella-mill"); now != pods {
 		t.Errorf("the Pods were %s and are %s", pods, now)
 	}
+	s.agentUpgrades(t, rings["3.5"])
 	for _, e := range f.agentRequests(t)[refused:] {
 		if e.Refused() {
 			t.Errorf("the agent was refused: %s %s (%d)", e.Verb, e.RequestURI,
@@ -116,6 +120,50 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 		}
 	}
 	s.leave(t)
+}
+
+// agentUpgrades lets the ring bring version 0.5.0 of the agent: its Deployment gets another Pod,
+// and the test runs the program of the Pod's image, as a kubelet would.
+func (s *site) agentUpgrades(t *testing.T, ring string) {
+	t.Helper()
+	newer := filepath.Join(t.TempDir(), "argosy")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w -X main.version=0.5.0",
+		"-o", newer, "./cmd/argosy")
+	build.Dir, build.Stderr = "../..", os.Stderr
+	check(t, build.Run())
+	image := "sha256:" + strings.Repeat("5", 64)
+	started := time.Now()
+	s.commit(t, "canary gets another agent", map[string]string{"fleet/fleet.yaml": ring +
+		fmt.Sprintf("      agent: {version: 0.5.0, digest: %q}\n", image)})
+	eventually(t, "the agent's Deployment has another Pod", func() string {
+		pods, err := s.edge.Cluster.Client().CoreV1().Pods(agentNamespace).List(t.Context(),
+			metav1.ListOptions{})
+		check(t, err)
+		if len(pods.Items) != 1 || pods.Items[0].Spec.Containers[0].Image !=
+			"registry.example.com/argosy@"+image {
+			return fmt.Sprintf("%d Pods, ring %+v", len(pods.Items), s.ringNamed(t, "canary"))
+		}
+		return ""
+	})
+	s.agent.Stop()
+	var err error
+	s.agent, err = s.edge.StartAgent(t.Context(), newer)
+	check(t, err)
+	eventuallyLong(t, "the ring has the agent", func() string {
+		r := s.ringNamed(t, "canary")
+		if r.State != mirror.RingDone || r.AgentVersion != "0.5.0" || len(r.Engines) != 1 ||
+			!r.Engines[0].Passed() || r.Engines[0].AgentDigest != image {
+			return fmt.Sprintf("%+v", r)
+		}
+		return ""
+	})
+	eventually(t, "the new agent is connected", s.shows(t, func(a view.Agent) string {
+		if !a.Connected || a.Version != "0.5.0" || a.Cloned {
+			return fmt.Sprintf("%+v", a)
+		}
+		return ""
+	}))
+	t.Logf("the agent was upgraded in %s", time.Since(started).Round(time.Second))
 }
 
 // emptyEdge takes the Argo CD of the edge away: its processes, its settings and its kinds. The

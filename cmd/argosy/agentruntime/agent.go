@@ -41,11 +41,14 @@ type Config struct {
 	Proxy        *url.URL // nil: the environment's
 	MaxDeletions int      // Applications deleted within an hour without an approval
 	NoSecrets    bool     // keep off the Secrets of Argo CD's namespace
-	InFlight     int      // parallel writes
-	Cluster      *rest.Config
-	Ops          string // host:port of /healthz, /readyz and /metrics; empty: none
-	Version      string
-	Log          *slog.Logger
+	// SelfUpgrade lets the agent change the image of its own Deployment, whose Pods work one after
+	// the other (ADR 0075).
+	SelfUpgrade bool
+	InFlight    int // parallel writes
+	Cluster     *rest.Config
+	Ops         string // host:port of /healthz, /readyz and /metrics; empty: none
+	Version     string
+	Log         *slog.Logger
 }
 
 // Agent is one process of an agent.
@@ -70,6 +73,7 @@ type Agent struct {
 	read   bool                  // a complete snapshot was read
 	target *edge.DeletionLimiter // the worker's present target
 	hold   *edge.Hold            // as last read; nil: it never was
+	proven bool                  // the control plane has accepted this process
 }
 
 // rowPoll is how often the worker reads its rows, which are in memory, when nothing wakes it.
@@ -97,6 +101,9 @@ func New(c Config) (*Agent, error) {
 		Wake: a.wake, Stepped: a.manager.Stepped, Rotated: a.manager.Rotated,
 		Stopped: a.stopsReceived, Opened: a.opened, Held: a.held, Local: a.local,
 	})
+	if c.SelfUpgrade {
+		a.follower.Upgrader = a.upgrade
+	}
 	a.stops.Hold(true) // until it is known that the cluster's admin does not hold the agent
 	a.own = newOwn(a)
 	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -110,6 +117,8 @@ func New(c Config) (*Agent, error) {
 // *edge.TerminalError whose text names the action. Run finishes writes under way.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
+	release := func() {} // lets the next process begin, after this one has ended
+	defer func() { release() }()
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -119,6 +128,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if err := a.identify(ctx); err != nil {
 		return err
+	}
+	if a.c.SelfUpgrade {
+		var err error
+		if release, err = a.await(ctx, cancel); err != nil {
+			release = func() {}
+			return err
+		}
+		if err := a.identify(ctx); err != nil { // the process before may have changed the keys
+			return err
+		}
 	}
 	all.Go(func() { a.followHold(ctx) })
 	all.Go(func() { a.followStops(ctx) })

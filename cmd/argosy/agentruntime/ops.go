@@ -12,7 +12,8 @@ import (
 )
 
 // serveOps answers /healthz (the process works), /readyz (a complete snapshot was read, however
-// long ago: an outage of the hub is no reason to restart) and /metrics. The endpoints need no
+// long ago: an outage of the hub is no reason to restart; with SelfUpgrade, the hub has accepted
+// the process, which then waits for the one before) and /metrics. The endpoints need no
 // token, and name no object of a tenant.
 func (a *Agent) serveOps(ctx context.Context, all *sync.WaitGroup) error {
 	if a.c.Ops == "" {
@@ -40,7 +41,7 @@ func (a *Agent) ops() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if _, read := a.declared(); !read {
+		if !a.isReady() {
 			http.Error(w, "no complete snapshot was read yet", http.StatusServiceUnavailable)
 			return
 		}
@@ -48,4 +49,11 @@ func (a *Agent) ops() http.Handler {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
 	return mux
+}
+
+func (a *Agent) isReady() bool {
+	_, read := a.declared()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return read || a.proven
 }

@@ -319,6 +319,12 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	return c.requestToken(ctx)
 }
 
+// Authenticate proves the identity to the hub. It opens no session.
+func (c *Client) Authenticate(ctx context.Context) error {
+	_, err := c.token(ctx)
+	return err
+}
+
 // dropToken discards the access token.
 func (c *Client) dropToken() {
 	c.access.mu.Lock()

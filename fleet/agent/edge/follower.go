@@ -49,6 +49,8 @@ type FollowerConfig struct {
 	// why the deletion of an object is held, if it is
 	Held  func(fleet.ObjectKey) (string, bool)
 	Local func() Local
+	// takes a step towards another version of this program: see worker.Upgrader
+	Upgrader func(ctx context.Context, wanted mirror.Instance) (waits string, err error)
 }
 
 // ErrNotRead reports that no complete snapshot has been read. Until then nothing is known, and no

@@ -35,7 +35,8 @@ func (f *Follower) WantedInstance(_ context.Context, lease mirror.Lease) (i mirr
 		return i, false, nil
 	}
 	return mirror.Instance{Engine: f.mirror.engine, Version: f.instance.Version,
-		Digest: f.instance.Digest, State: f.instance.State, Message: f.instance.Message}, true, nil
+		Digest: f.instance.Digest, State: f.instance.State, Message: f.instance.Message,
+		AgentVersion: f.instance.AgentVersion, AgentDigest: f.instance.AgentDigest}, true, nil
 }
 
 // Manifests asks the hub for the files of a version, and checks them against the digest.
@@ -45,7 +46,7 @@ func (f *Follower) Manifests(ctx context.Context, digest string) (mirror.RingMan
 
 // ReportInstance queues how far the Argo CD has come. During a hold of the cluster's admin, the
 // hold is the reason.
-func (f *Follower) ReportInstance(_ context.Context, lease mirror.Lease, digest string,
+func (f *Follower) ReportInstance(_ context.Context, lease mirror.Lease, release string,
 	state mirror.InstanceState, why string) error {
 	if state == mirror.InstanceInstalling && f.Local != nil {
 		if hold := f.Local().Hold; hold != "" {
@@ -54,18 +55,31 @@ func (f *Follower) ReportInstance(_ context.Context, lease mirror.Lease, digest 
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if i := f.instance; i != nil && state == mirror.InstanceRunning && i.AgentDigest != "" &&
+		f.Upgrader == nil {
+		why = "its agent stays as it is, because it may not replace itself (selfUpgrade of the " +
+			"chart argosy-agent)"
+	}
 	switch {
 	case !f.validLocked(lease):
 		return mirror.ErrFenced
-	case f.instance == nil || f.instance.Digest != digest ||
+	case f.instance == nil || f.instance.Release() != release ||
 		f.instance.State == mirror.InstanceReleasing:
 		return nil // the hub has sent another one
 	}
 	now := *f.instance
 	now.State, now.Message = state, why
 	f.instance = &now
-	f.Outbox.reportInstance(agent.InstanceReport{Digest: digest, State: state, Message: why})
+	f.Outbox.reportInstance(agent.InstanceReport{Release: release, State: state, Message: why})
 	return nil
+}
+
+// Upgrade implements worker.Upgrader.
+func (f *Follower) Upgrade(ctx context.Context, wanted mirror.Instance) (string, error) {
+	if f.Upgrader == nil || wanted.AgentDigest == "" {
+		return "", nil
+	}
+	return f.Upgrader(ctx, wanted)
 }
 
 // ForgetInstance queues that the Argo CD was given back.

@@ -59,7 +59,7 @@ func TestAnInstanceIsFollowedAndReported(t *testing.T) {
 			t.Errorf("another version is reported: %+v", all)
 		}
 		report(digest, mirror.InstanceRefused, "no right")
-		if all := s.reportedInstances(); len(all) != 1 || all[0].Digest != digest ||
+		if all := s.reportedInstances(); len(all) != 1 || all[0].Release != digest ||
 			all[0].State != mirror.InstanceRefused {
 			t.Fatalf("%+v", all)
 		}

@@ -56,6 +56,9 @@ type Install struct {
 	// InstallArgoCD adds the rights to install and upgrade the Argo CD of its namespace, which must
 	// exist (ADR 0075).
 	InstallArgoCD bool
+	// SelfUpgrade lets the agent change the image of its own Deployment, and gives it the Lease by
+	// which its Pods work one after the other (ADR 0075).
+	SelfUpgrade bool
 	// EgressOnly adds a NetworkPolicy that denies ingress and allows egress to DNS and the ports of
 	// the hub and the API server.
 	EgressOnly bool
@@ -243,13 +246,23 @@ func (in Install) argoRole() *rbac.Role { return in.role(in.ArgoCDNamespace, in.
 // ownRules are for the agent's Secret, which the join or the admin has created, and its ConfigMap.
 // RBAC cannot restrict create to a name.
 func (in Install) ownRules() []rbac.PolicyRule {
-	return []rbac.PolicyRule{
+	rules := []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{Name},
 			Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{
 			DeletionsName}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 	}
+	if in.SelfUpgrade {
+		rules = append(rules,
+			rbac.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"},
+				ResourceNames: []string{Name}, Verbs: []string{"get", "patch"}},
+			rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{
+				"leases"}, ResourceNames: []string{Name}, Verbs: []string{"get", "update"}},
+			rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{
+				"leases"}, Verbs: []string{"create"}})
+	}
+	return rules
 }
 
 // argoRules are the rights that the engine needs in Argo CD's namespace; its preflight reports
@@ -413,19 +426,30 @@ func (in Install) Arguments() []string {
 		args = append(args, "--application-namespaces",
 			strings.Join(in.ApplicationNamespaces, ","))
 	}
+	if in.SelfUpgrade {
+		args = append(args, "--self-upgrade", "--ops", fmt.Sprintf(":%d", opsPort))
+	}
 	return args
 }
 
-// deployment never runs two processes at once: a second one would take over from the first, which
-// is how a copied identity is detected.
+const opsPort = 8081 // of /readyz
+
+// deployment never runs two processes at once that work: the second one would take over from the
+// first, which is how a copied identity is detected. With SelfUpgrade, the new one waits.
 func (in Install) deployment() *appsv1.Deployment {
 	one, history := int32(1), int32(2)
+	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	if in.SelfUpgrade {
+		surge, unavailable := intstr.FromInt32(1), intstr.FromInt32(0)
+		strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge,
+				MaxUnavailable: &unavailable}}
+	}
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(),
 			Kind: "Deployment"}, ObjectMeta: in.meta(Name, in.Namespace),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: &one, RevisionHistoryLimit: &history, Strategy: appsv1.DeploymentStrategy{
-				Type: appsv1.RecreateDeploymentStrategyType},
+			Replicas: &one, RevisionHistoryLimit: &history, Strategy: strategy,
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels()},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels()},
 				Spec: in.pod()},
@@ -457,6 +481,13 @@ func (in Install) pod() corev1.PodSpec {
 	agent := &pod.Containers[0]
 	if in.NoProxy != "" {
 		agent.Env = append(agent.Env, corev1.EnvVar{Name: "NO_PROXY", Value: in.NoProxy})
+	}
+	if in.SelfUpgrade {
+		agent.Env = append(agent.Env, corev1.EnvVar{Name: "POD_NAME",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+				FieldPath: "metadata.name"}}})
+		agent.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(opsPort)}}}
 	}
 	if len(in.CA) > 0 {
 		pod.Volumes = []corev1.Volume{

@@ -358,7 +358,7 @@ func (f *fakeStore) AgentManifests(ctx context.Context, engine fleet.EngineName,
 	return i.Version, f.packed[digest], nil
 }
 
-func (f *fakeStore) ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+func (f *fakeStore) ReportInstance(ctx context.Context, lease mirror.Lease, release string,
 	state mirror.InstanceState, why string) error {
 	if err := f.called(ctx, "ReportInstance"); err != nil {
 		return err
@@ -366,7 +366,7 @@ func (f *fakeStore) ReportInstance(ctx context.Context, lease mirror.Lease, dige
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
-	if i := f.wants[name]; i != nil && i.Digest == digest {
+	if i := f.wants[name]; i != nil && i.Release() == release {
 		now := *i
 		now.State, now.Message = state, why
 		f.wants[name] = &now

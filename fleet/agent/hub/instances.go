@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/mirror"
@@ -32,7 +33,7 @@ func (s *stream) sendInstance() error {
 	var out *agent.Instance
 	if i := found.Wanted; i != nil {
 		out = &agent.Instance{Version: i.Version, Digest: i.Digest, State: i.State,
-			Message: i.Message}
+			Message: i.Message, AgentVersion: i.AgentVersion, AgentDigest: i.AgentDigest}
 	}
 	return s.sendList(agent.EventInstance, out, &s.instances)
 }
@@ -48,7 +49,8 @@ func (s *stream) explainOldAgent(wanted *mirror.Instance) error {
 		return nil
 	}
 	err := s.read(func(ctx context.Context) error {
-		return s.hub.store.ReportInstance(ctx, s.opening.Lease, wanted.Digest, wanted.State, why)
+		return s.hub.store.ReportInstance(ctx, s.opening.Lease, wanted.Release(), wanted.State,
+			why)
 	})
 	if errors.Is(err, mirror.ErrFenced) { // another process of the agent has taken over
 		return nil
@@ -86,9 +88,10 @@ func (h *Hub) manifests(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+var releasePattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}(sha256:[0-9a-f]{64}|` +
+	fleet.PreviousAgent + `)?$`)
 
-// instanceReportOf keeps a report about possible manifests, in a state that an agent may report.
+// instanceReportOf keeps a report about a possible release, in a state that an agent may report.
 func instanceReportOf(r agent.InstanceReport) (agent.InstanceReport, bool) {
 	r.Message = message(r.Message)
 	switch r.State {
@@ -98,15 +101,15 @@ func instanceReportOf(r agent.InstanceReport) (agent.InstanceReport, bool) {
 	default:
 		return r, false
 	}
-	return r, digestPattern.MatchString(r.Digest)
+	return r, releasePattern.MatchString(r.Release)
 }
 
-// recordInstance records how far an agent has come. The store ignores another digest than the one
+// recordInstance records how far an agent has come. The store ignores another release than the one
 // that the engine is to have.
 func (h *Hub) recordInstance(ctx context.Context, lease mirror.Lease,
 	r agent.InstanceReport) error {
 	if r.Released {
 		return h.store.ForgetInstance(ctx, lease)
 	}
-	return h.store.ReportInstance(ctx, lease, r.Digest, r.State, r.Message)
+	return h.store.ReportInstance(ctx, lease, r.Release, r.State, r.Message)
 }

@@ -160,14 +160,14 @@ func TestReportsOfAnInstanceAreChecked(t *testing.T) {
 		}
 		return mirror.Instance{}
 	}
-	for _, r := range []agent.InstanceReport{{Digest: i.Digest, State: "Splendid"},
-		{Digest: "sha256:1", State: mirror.InstanceRunning},
-		{Digest: i.Digest, State: mirror.InstanceReleasing}} {
+	for _, r := range []agent.InstanceReport{{Release: i.Digest, State: "Splendid"},
+		{Release: "sha256:1", State: mirror.InstanceRunning},
+		{Release: i.Digest, State: mirror.InstanceReleasing}} {
 		if now := report(r); now != i {
 			t.Errorf("%+v is recorded: %+v", r, now)
 		}
 	}
-	if now := report(agent.InstanceReport{Digest: i.Digest, State: mirror.InstanceRefused,
+	if now := report(agent.InstanceReport{Release: i.Digest, State: mirror.InstanceRefused,
 		Message: "no \x1b[31mright"}); now.State != mirror.InstanceRefused ||
 		now.Message != "no  [31mright" {
 		t.Errorf("%+v", now)

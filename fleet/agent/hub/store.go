@@ -179,7 +179,7 @@ type Reports interface {
 
 	// ReportInstance records how far the Argo CD of the lease's engine has come, and ForgetInstance
 	// that it was given back: see worker.Instances.
-	ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+	ReportInstance(ctx context.Context, lease mirror.Lease, release string,
 		state mirror.InstanceState, why string) error
 	ForgetInstance(ctx context.Context, lease mirror.Lease) error
 

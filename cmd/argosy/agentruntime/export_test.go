@@ -1,0 +1,7 @@
+package agentruntime
+
+// For tests.
+var (
+	Upgrade = (*Agent).upgrade
+	Ready   = (*Agent).isReady
+)

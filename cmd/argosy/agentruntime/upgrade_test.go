@@ -1,0 +1,213 @@
+package agentruntime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"argosy.dev/argosy/cmd/argosy/agentruntime"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// process starts another process of the site's agent, which may replace itself.
+func (s *site) process(version string, config *rest.Config) (*agentruntime.Agent, func(),
+	<-chan error) {
+	s.Helper()
+	a, err := agentruntime.New(agentruntime.Config{Hub: s.hub, Namespace: s.agent,
+		ArgoCDNamespace: s.argocd, CA: s.ca, MaxDeletions: 20, InFlight: 8, SelfUpgrade: true,
+		Cluster: config, Version: version,
+		Log: slog.New(slog.NewTextHandler(testWriter{s.T}, nil))})
+	s.must(err)
+	ctx, cancel := context.WithCancel(s.Context())
+	result := make(chan error, 1)
+	go func() { result <- a.Run(ctx); close(result) }()
+	stop := func() {
+		cancel()
+		for range result {
+		}
+	}
+	s.Cleanup(stop)
+	return a, stop, result
+}
+
+// works waits until the agent of that version has the session.
+func (s *site) works(version string) {
+	s.Helper()
+	s.until("version "+version+" works", func() error {
+		v, err := s.agentView()
+		if err == nil && (!v.Connected || v.Version != version) {
+			err = fmt.Errorf("%+v", v)
+		}
+		return err
+	})
+}
+
+// While a Deployment replaces its Pod, two processes of one agent run. The new one is ready without
+// a session, and works once the old one has ended: neither takes over from the other.
+func TestANewProcessWaitsForTheOldOne(t *testing.T) {
+	s := newSite(t, "managed", "turn")
+	s.join()
+	config := rest.CopyConfig(s.cluster.REST())
+	_, stop, first := s.process("v1", config)
+	s.works("v1")
+	next, _, second := s.process("v2", config)
+	s.until("the new process is ready", func() error {
+		if !agentruntime.Ready(next) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	time.Sleep(3 * time.Second)
+	if v, err := s.agentView(); err != nil || v.Version != "v1" || !v.Connected {
+		t.Errorf("beside a ready process: %+v, %v", v, err)
+	}
+	for _, ended := range []<-chan error{first, second} {
+		select {
+		case err := <-ended:
+			t.Errorf("a process has ended: %v", err)
+		default:
+		}
+	}
+	began := time.Now()
+	stop()
+	s.works("v2")
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the new process works after %s", took)
+	}
+	if v, err := s.agentView(); err != nil || v.Cloned || v.RevokedAt != nil {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// An agent with exactly the rights of its manifest changes the image of its Deployment, stays in
+// the repository, and returns to the image before.
+func TestAnAgentReplacesAndReturnsItsImage(t *testing.T) {
+	s := newSite(t, "managed", "image")
+	s.join()
+	ctx, client := t.Context(), s.cluster.Client()
+	in := edge.Install{Namespace: s.agent, ArgoCDNamespace: s.argocd, Hub: s.hub,
+		Image: "mirror.example.com:5000/argosy:v1", SelfUpgrade: true}
+	objects, err := in.Objects()
+	s.must(err)
+	deployment := objects[len(objects)-1].(*appsv1.Deployment)
+	bare := in
+	bare.SelfUpgrade = false
+	s.grant(bare)
+	_, err = client.AppsV1().Deployments(s.agent).Create(ctx, deployment, metav1.CreateOptions{})
+	s.must(err)
+	config := rest.CopyConfig(s.cluster.REST())
+	config.Impersonate.UserName = "system:serviceaccount:" + s.agent + ":" + edge.Name
+	digest := func(n string) string { return "sha256:" + strings.Repeat(n, 64) }
+	wanted := mirror.Instance{AgentVersion: "1", AgentDigest: digest("a")}
+
+	// without the rights
+	rightless, err := agentruntime.New(agentruntime.Config{Hub: s.hub, Namespace: s.agent,
+		ArgoCDNamespace: s.argocd, CA: s.ca, SelfUpgrade: true, Cluster: config, Version: "v1",
+		Log: slog.New(slog.DiscardHandler)})
+	s.must(err)
+	if _, err := agentruntime.Upgrade(rightless, ctx, wanted); !errors.Is(err,
+		engine.ErrStopped) {
+		t.Errorf("before the emergency stops are known: %v", err)
+	}
+	s.grant(in)
+	a, _, _ := s.process("v1", config)
+	s.works("v1")
+	step := func() (waits string) {
+		t.Helper()
+		s.until("a step", func() (err error) {
+			waits, err = agentruntime.Upgrade(a, ctx, wanted)
+			return err
+		})
+		return waits
+	}
+	image := func() string {
+		t.Helper()
+		d, err := client.AppsV1().Deployments(s.agent).Get(ctx, edge.Name, metav1.GetOptions{})
+		s.must(err)
+		return d.Spec.Template.Spec.Containers[0].Image
+	}
+	settled := func(part string) {
+		t.Helper()
+		s.until("the steps end with "+part, func() error {
+			if waits := step(); !strings.Contains(waits, part) || part == "" && waits != "" {
+				return errors.New(waits)
+			}
+			return nil
+		})
+	}
+	settled("")
+	if got := image(); got != "mirror.example.com:5000/argosy@"+digest("a") {
+		t.Errorf("image %s", got)
+	}
+	wanted.AgentVersion = "2" // this process is v1 and claims the image
+	settled("has version v1, and the ring declares 2")
+
+	// the node has no room for a second Pod: the old one goes on, and the agent returns
+	_, err = client.CoreV1().ResourceQuotas(s.agent).Create(ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "full"}, Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}},
+		metav1.CreateOptions{})
+	s.must(err)
+	wanted.AgentDigest = digest("b")
+	settled("the Pod with the image mirror.example.com:5000/argosy@" + digest("b") +
+		" is not ready")
+	wanted.AgentVersion, wanted.AgentDigest = "", fleet.PreviousAgent
+	settled("")
+	if got := image(); got != "mirror.example.com:5000/argosy@"+digest("a") {
+		t.Errorf("it returned to %s", got)
+	}
+	settled("") // and stays
+	if got := image(); got != "mirror.example.com:5000/argosy@"+digest("a") {
+		t.Errorf("a second time, it returned to %s", got)
+	}
+	s.grant(bare)
+	s.until("a missing right is named", func() error {
+		_, err := agentruntime.Upgrade(a, ctx, wanted)
+		if !errors.Is(err, engine.ErrRefused) || !strings.Contains(err.Error(), "selfUpgrade") {
+			return fmt.Errorf("error %w", err)
+		}
+		return nil
+	})
+}
+
+// grant gives the agent exactly the Roles of an installation.
+func (s *site) grant(in edge.Install) {
+	s.Helper()
+	objects, err := in.Objects()
+	s.must(err)
+	rbac := s.cluster.Client().RbacV1()
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.ServiceAccount:
+			_, err = s.cluster.Client().CoreV1().ServiceAccounts(o.Namespace).Create(s.Context(), o,
+				metav1.CreateOptions{})
+		case *rbacv1.Role:
+			_ = rbac.Roles(o.Namespace).Delete(s.Context(), o.Name, metav1.DeleteOptions{})
+			_, err = rbac.Roles(o.Namespace).Create(s.Context(), o, metav1.CreateOptions{})
+		case *rbacv1.RoleBinding:
+			_, err = rbac.RoleBindings(o.Namespace).Create(s.Context(), o, metav1.CreateOptions{})
+		case *rbacv1.ClusterRole:
+			_, err = rbac.ClusterRoles().Create(s.Context(), o, metav1.CreateOptions{})
+		case *rbacv1.ClusterRoleBinding:
+			_, err = rbac.ClusterRoleBindings().Create(s.Context(), o, metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			s.Fatal(err)
+		}
+	}
+}
