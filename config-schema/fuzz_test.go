@@ -125,6 +125,7 @@ func noPattern(t *testing.T, v reflect.Value) {
 			case "Values", "Include", "Exclude": // of the tenant's own files
 			case "MaxConcurrent": // read by Argosy: 25%
 			case "Schedule", "Reason": // of a freeze: cron; for people
+			case "Query": // of a metric, for Prometheus alone
 			case "Paths", "Unexpanded": // matched by Argosy; messages
 			case "TargetRevision":
 				if !fleet.IsVersionRange(v.Field(i).String()) {
