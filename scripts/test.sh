@@ -70,7 +70,7 @@ timings+=("$(printf '%5d s  build' $((SECONDS - start)))")
 
 if [[ $what != unit ]]; then
   mapfile -t packages < <(systems)
-  begin "test/: real parts, end to end" go test -vet=off -timeout 40m -p "$(at_once)" "${packages[@]}"
+  begin "test/: real parts, end to end" go test -vet=off -timeout 60m -p "$(at_once)" "${packages[@]}"
 fi
 if [[ $what != e2e ]]; then
   mapfile -t packages < <(raced)
