@@ -88,14 +88,11 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 		d = d.OrDefaults()
 		ring := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: following[d.Name],
 			Known:  map[fleet.EngineName]mirror.InstanceFacts{},
-			Behind: map[fleet.EngineName]bool{}}
+			Behind: map[fleet.EngineName]bool{}, OfPool: map[fleet.EngineName]bool{}}
 		for _, e := range ring.Engines {
-			ring.Behind[e] = view.Engine(e).Engine.Connection.Agent != nil
+			spec := view.Engine(e).Engine
+			ring.Behind[e], ring.OfPool[e] = spec.Connection.Agent != nil, spec.Pool != nil
 			if known, ok := facts.Instances[e]; ok {
-				if view.Engine(e).Engine.Pool != nil && known.GoodDigest == "" {
-					// a new instance gets its Applications after the installation
-					known.DegradedBefore, known.UnknownBefore = known.Degraded, known.Unknown
-				}
 				ring.Known[e] = known
 			}
 		}

@@ -300,3 +300,32 @@ func TestAFirstAgentReturnsToTheImageBefore(t *testing.T) {
 		t.Errorf("it does not rest: %+v", steps)
 	}
 }
+
+// The Applications that a pool's new engine gets are no fault of its version. Those of an engine
+// that was taken over are judged, and so is the next version of the pool's engine.
+func TestANewEngineOfAPoolIsNotJudgedByItsFirstApplications(t *testing.T) {
+	for _, ofPool := range []bool{true, false} {
+		w := newFleet(t)
+		w.ring("canary").OfPool = map[fleet.EngineName]bool{"c-1": ofPool}
+		w.step()
+		w.runs()
+		w.set("c-1", func(i *mirror.InstanceFacts) { i.Unknown, i.Degraded = 45, 1 })
+		w.now = w.now.Add(2 * Steady)
+		w.step()
+		if halted := w.ring("canary").Stored.State == mirror.RingHalted; halted == ofPool {
+			t.Errorf("of a pool: %t, halted: %t", ofPool, halted)
+		}
+		if !ofPool {
+			continue
+		}
+		w.pass(90)
+		w.state("canary", mirror.RingDone, "")
+		w.declare("3.5.7")
+		w.step()
+		w.runs()
+		w.set("c-1", func(i *mirror.InstanceFacts) { i.Degraded += 3 })
+		w.now = w.now.Add(2 * Steady)
+		w.step()
+		w.state("canary", mirror.RingHalted, "has 4 Degraded Applications under 3.5.7, and had 1")
+	}
+}
