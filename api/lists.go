@@ -125,6 +125,10 @@ type (
 		Paging
 		ByName
 	}
+	bulletinsIn struct {
+		Paging
+		ByName
+	}
 	poolsIn struct {
 		Paging
 		ByName
@@ -192,6 +196,10 @@ func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
 }
 func (in *ringsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Name: in.Name}, in.page()
+}
+
+func (in *bulletinsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Name: in.Name}, in.page()
 }
 
@@ -269,6 +277,8 @@ func (s *Server) registerLists() {
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[ringsIn](s, "rings", "Rings of the Fleet with their managed engines, in order (platform)",
 		s.reader.Rings, s.platformOnly)
+	list[bulletinsIn](s, "bulletins", "Security releases of Argo CD, and the engines that lack one "+
+		"(platform)", s.reader.Bulletins, s.platformOnly)
 	list[poolsIn](s, "pools", "Pools of engines with their instances (platform)", s.reader.Pools,
 		s.platformOnly)
 	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)

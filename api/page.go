@@ -247,7 +247,8 @@ type (
 	}
 	ringsView struct {
 		frame
-		Rings []mirror.Ring
+		Rings     []mirror.Ring
+		Bulletins []view.Bulletin
 	}
 	environmentView struct {
 		frame
@@ -483,6 +484,7 @@ func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.T
 	}
 	v := ringsView{frame: s.frame("Rings", token)}
 	v.Rings = many(g, s.reader.Rings, view.Filter{}, manyItems)
+	v.Bulletins = many(g, s.reader.Bulletins, view.Filter{}, manyItems)
 	s.show(w, r, token, "rings", "rings", v, g.err)
 }
 

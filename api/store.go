@@ -60,6 +60,9 @@ type Inventory interface {
 	// Rings match Filter.Name, in the order of the Fleet.
 	Rings(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Ring, string, error)
+	// Bulletins match Filter.Name, in the order of the Fleet.
+	Bulletins(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Bulletin, string, error)
 	// Pools match Filter.Name, by name.
 	Pools(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Pool, string, error)

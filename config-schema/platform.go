@@ -133,6 +133,7 @@ var kindFleet = describe(kind{
 			value: integer(1, 100)})},
 	freezes("all tenants"),
 	rings(),
+	bulletins(),
 	prometheus(),
 	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +
 		"A tenant's TenantDefaults win.", value: defaults()},

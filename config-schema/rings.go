@@ -136,6 +136,13 @@ func rings() field {
 				value: value{shape: shapeDuration, least: int64(time.Second),
 					most: int64(168 * time.Hour)}},
 			field{
+				name: "securitySoak",
+				doc: "The soak of a version that `bulletins` names as a security release, if it is " +
+					"shorter than `soak`: a duration up to 168h. Left out: `soak`.",
+				example: "10m",
+				value: value{shape: shapeDuration, least: int64(time.Second),
+					most: int64(168 * time.Hour)}},
+			field{
 				name: "gates",
 				doc:  "When a change halts, and its engines return to the version before.",
 				value: object(

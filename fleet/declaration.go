@@ -71,6 +71,8 @@ type FleetSpec struct {
 	Freezes               []Freeze       `json:"freezes,omitempty"` // of all tenants
 	// Rings are the versions of Argo CD of managed engines, in the order in which they change.
 	Rings []Ring `json:"rings,omitempty"`
+	// Bulletins announce security releases of Argo CD.
+	Bulletins []Bulletin `json:"bulletins,omitempty"`
 	// Prometheus measures what gates waves; nil: no wave has a metric.
 	Prometheus *Prometheus `json:"prometheus,omitempty"`
 	Defaults   Defaults    `json:"defaults,omitempty"`

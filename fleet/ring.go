@@ -25,8 +25,10 @@ type Ring struct {
 	Untested bool `json:"untested,omitempty"`
 	AtOnce   int  `json:"atOnce,omitempty"` // engines that change at once; 1..100; default 1
 	// how long the gates are checked after the last engine works; 1s..168h; default 1h
-	Soak  Duration  `json:"soak,omitempty"`
-	Gates RingGates `json:"gates,omitzero"`
+	Soak Duration `json:"soak,omitempty"`
+	// instead of Soak, if it is shorter, for a version that a Bulletin names; 0: Soak
+	SecuritySoak Duration  `json:"securitySoak,omitempty"`
+	Gates        RingGates `json:"gates,omitzero"`
 }
 
 // RingManifests are Argo CD's published manifests of a ring's version. Exactly one of Directory,

@@ -86,6 +86,7 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 	position := map[string]int{}
 	for i, d := range declared.Rings {
 		d = d.OrDefaults()
+		d.Soak = declared.SoakOf(d)
 		ring := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: following[d.Name],
 			Known:  map[fleet.EngineName]mirror.InstanceFacts{},
 			Behind: map[fleet.EngineName]bool{}, OfPool: map[fleet.EngineName]bool{}}

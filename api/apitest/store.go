@@ -35,6 +35,7 @@ type Mirror struct {
 	Freezes      []view.Freeze
 	Rings        []mirror.Ring
 	Pools        []mirror.Pool
+	Bulletins    []view.Bulletin
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move
@@ -269,6 +270,14 @@ func (s *Store) Pools(_ context.Context, sc view.Scope, f view.Filter,
 	return listing(s, func(m *Mirror) []mirror.Pool { return m.Pools },
 		func(p mirror.Pool) string { return p.Name },
 		func(p mirror.Pool) bool { return sc.Tenant == "" && is(f.Name, p.Name) }, p)
+}
+
+// Bulletins lists bulletins.
+func (s *Store) Bulletins(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Bulletin, string, error) {
+	return listing(s, func(m *Mirror) []view.Bulletin { return m.Bulletins },
+		func(b view.Bulletin) string { return b.Name },
+		func(b view.Bulletin) bool { return sc.Tenant == "" && is(f.Name, b.Name) }, p)
 }
 
 // Rings lists rings.

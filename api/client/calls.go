@@ -121,6 +121,12 @@ func (l lists) Freezes(ctx context.Context, f view.Filter, limit int) ([]view.Fr
 	return all[view.Freeze](ctx, l.conn, "freezes", f, limit)
 }
 
+// Bulletins lists the security releases of Argo CD with the engines that lack one.
+func (l lists) Bulletins(ctx context.Context, f view.Filter, limit int) ([]view.Bulletin,
+	error) {
+	return all[view.Bulletin](ctx, l.conn, "bulletins", f, limit)
+}
+
 // Rings lists the rings of the Fleet, in order.
 func (l lists) Rings(ctx context.Context, f view.Filter, limit int) ([]mirror.Ring, error) {
 	return all[mirror.Ring](ctx, l.conn, "rings", f, limit)

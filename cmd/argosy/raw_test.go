@@ -101,6 +101,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Rollouts = append(m.Rollouts, mirror.Rollout{Waves: []mirror.RolloutWave{{}},
 		Members: []mirror.RolloutMember{{}}})
 	m.Freezes = append(m.Freezes, view.Freeze{})
+	m.Bulletins = append(m.Bulletins, view.Bulletin{Lacking: []view.EngineVersion{{}}})
 	m.Rings, m.Pools = append(m.Rings, mirror.Ring{}), append(m.Pools, mirror.Pool{})
 	m.Remedies = append(m.Remedies, mirror.Remedy{})
 	m.Pulls = append(

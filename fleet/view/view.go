@@ -83,6 +83,19 @@ type Freeze struct {
 	Next                *time.Time         `json:"next,omitempty"`  // when it begins next
 }
 
+// Bulletin is a security release with the engines that lack it, managed or not.
+type Bulletin struct {
+	fleet.Bulletin
+	Lacking []EngineVersion    `json:"lacking"` // by engine
+	Unknown []fleet.EngineName `json:"unknown"` // engines whose version is not known
+}
+
+// EngineVersion is the version of Argo CD that an engine has reported last.
+type EngineVersion struct {
+	Engine  fleet.EngineName `json:"engine"`
+	Version string           `json:"version"`
+}
+
 // Unproven is an object whose deletion is not proven, since a person has forgotten the engine or
 // the cluster that had it (ADR 0065). It stays listed until a read of the returned engine or a
 // person proves that it is gone.

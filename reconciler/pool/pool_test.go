@@ -22,7 +22,6 @@ type lab struct {
 	pool Pool
 	log  []string
 	slow time.Duration // that an instance takes to be made, drained and removed
-	last time.Time     // the end of the last make or removal
 }
 
 func newLab(t *testing.T) *lab {

@@ -57,12 +57,12 @@ func explained(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("prometheus does not answer in time")
 	}
-	return fmt.Errorf("prometheus does not answer: %.300s", err)
+	return fmt.Errorf("prometheus does not answer: %.300s", err.Error())
 }
 
 // one returns the number of a scalar or of a vector with one series.
 func one(value model.Value) (float64, error) {
-	v := math.NaN()
+	var v float64
 	switch found := value.(type) {
 	case *model.Scalar:
 		v = float64(found.Value)

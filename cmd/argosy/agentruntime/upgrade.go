@@ -57,7 +57,7 @@ func (a *Agent) await(ctx context.Context, lost func(error)) (release func(), er
 			OnStoppedLeading: func() { lost(errElsewhere) }},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("Lease %s: %w", edge.Name, err)
+		return nil, fmt.Errorf("read the Lease %s: %w", edge.Name, err)
 	}
 	// the Lease outlives ctx, until the work has ended
 	holding, end := context.WithCancel(context.WithoutCancel(ctx))
