@@ -63,6 +63,9 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /strays", s.signedIn(s.orphansPage))
 	s.mux.HandleFunc("GET /unproven", s.signedIn(s.unprovenPage))
 	s.mux.HandleFunc("GET /rings", s.signedIn(s.ringsPage))
+	s.mux.HandleFunc("GET /rollouts", s.signedIn(s.rolloutsPage))
+	s.mux.HandleFunc("GET /tenants/{tenant}/rollouts/{deployment}", s.signedIn(s.rolloutPage))
+	s.mux.HandleFunc("GET /freezes", s.signedIn(s.freezesPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}",
 		s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",
@@ -131,7 +134,8 @@ func (s *website) render(w http.ResponseWriter, status int, name string, data an
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
-	"application", "agents", "orphans", "unproven", "rings", "pulls", "pull", "failure")
+	"application", "agents", "orphans", "unproven", "rings", "rollouts", "rollout",
+	"freezes", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
@@ -170,10 +174,11 @@ func tone(state any) string {
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
 		"Moving", "Waiting", "Paused", "Proposed", "Soaking", "Installing", "Releasing",
+		"AwaitsApproval", "Changing", "Returning",
 		"Suspended", "Terminating":
 		return "busy"
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",
-		"DeletionBlocked", "Stopped", "Evacuated", "Halted", "Unavailable", "Refused":
+		"DeletionBlocked", "Stopped", "Evacuated", "Halted", "Unavailable", "Refused", "Left":
 		return "bad"
 	}
 	return "none"
