@@ -44,6 +44,8 @@ func runAPIServer(c config) error {
 			pkiFile("server.key"),
 		"--client-ca-file=" + pkiFile("ca.crt"), "--requestheader-client-ca-file=" +
 			pkiFile("ca.crt"),
+		"--kubelet-client-certificate=" + pkiFile(adminUser+".crt"),
+		"--kubelet-client-key=" + pkiFile(adminUser+".key"),
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + pkiFile("sa.key"), "--service-account-signing-key-file=" +

@@ -8,6 +8,8 @@
 // certificates and data; the next start with it re-opens the cluster. It ends on SIGTERM and when
 // its standard input closes.
 //
+// A port forward to a Pod leads to the address in an annotation of the Pod; see kubelet.go.
+//
 // Limits: no container runs, no Service routes, no volume is provisioned and no LoadBalancer gets
 // an address.
 package main

@@ -19,8 +19,8 @@ import (
 // nodeName is the one node's.
 const nodeName = "lab"
 
-// podRunner replaces the scheduler and the kubelet: every Pod fits on the one node and starts at
-// once.
+// podRunner replaces the scheduler and, with kubelet, the kubelet: every Pod fits on the one node
+// and starts at once.
 type podRunner struct {
 	client kubernetes.Interface
 	pods   listers.PodLister
@@ -33,7 +33,11 @@ func runPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := registerNode(ctx, client); err != nil {
+	port, err := startKubelet(client)
+	if err != nil {
+		return err
+	}
+	if err := registerNode(ctx, client, port); err != nil {
 		return err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -64,7 +68,8 @@ func runPods(ctx context.Context) error {
 	return nil
 }
 
-func registerNode(ctx context.Context, client kubernetes.Interface) error {
+// registerNode creates the node, or gives it the kubelet's present port.
+func registerNode(ctx context.Context, client kubernetes.Interface, port int32) error {
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("1k"), corev1.ResourceMemory: resource.MustParse(
 			"1Ti"), corev1.ResourcePods: resource.MustParse("10k"),
@@ -74,15 +79,24 @@ func registerNode(ctx context.Context, client kubernetes.Interface) error {
 			corev1.LabelHostname: nodeName}},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{
+				KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
 			Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Lab",
 					LastTransitionTime: metav1.Now()}},
 		},
 	}
 	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+	if !apierrors.IsAlreadyExists(err) {
+		return err
 	}
+	live, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	live.Status = node.Status
+	_, err = client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	return err
 }
 
