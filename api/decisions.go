@@ -50,6 +50,7 @@ func (s *Server) registerDecisions() {
 	s.registerRollouts(writers)
 	s.registerRings(platform)
 	s.registerPools(platform)
+	s.registerDifferences(writers)
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
 		"Give the environments of an engine that is gone or fenced other engines, or end that "+
 			"(platform)",

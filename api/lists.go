@@ -133,6 +133,14 @@ type (
 		Paging
 		ByName
 	}
+	differencesIn struct {
+		Paging
+		ByTenant
+		ByEnvironment
+		ByDeployment
+		ByEngine
+		ByName // of the ring
+	}
 	holdsIn struct {
 		Paging
 		ByTenant
@@ -205,6 +213,11 @@ func (in *bulletinsIn) query() (view.Filter, view.Page) {
 
 func (in *poolsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Name: in.Name}, in.page()
+}
+
+func (in *differencesIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment,
+		Engine: in.Engine, Name: in.Name}, in.page()
 }
 
 func (in *holdsIn) query() (view.Filter, view.Page) {
@@ -281,6 +294,9 @@ func (s *Server) registerLists() {
 		"(platform)", s.reader.Bulletins, s.platformOnly)
 	list[poolsIn](s, "pools", "Pools of engines with their instances (platform)", s.reader.Pools,
 		s.platformOnly)
+	list[differencesIn](s, "differences",
+		"What the next version of Argo CD renders differently, by tenant and Application",
+		s.reader.Differences)
 	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)
 }
 

@@ -60,6 +60,7 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
+	s.mux.HandleFunc("GET /rings/{ring}/differences", s.signedIn(s.differencesPage))
 	s.mux.HandleFunc("GET /strays", s.signedIn(s.orphansPage))
 	s.mux.HandleFunc("GET /unproven", s.signedIn(s.unprovenPage))
 	s.mux.HandleFunc("GET /rings", s.signedIn(s.ringsPage))
@@ -135,7 +136,7 @@ func (s *website) render(w http.ResponseWriter, status int, name string, data an
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
 	"application", "agents", "orphans", "unproven", "rings", "rollouts", "rollout",
-	"freezes", "pulls", "pull", "failure")
+	"freezes", "pulls", "pull", "differences", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
@@ -174,7 +175,7 @@ func tone(state any) string {
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
 		"Moving", "Waiting", "Paused", "Proposed", "Soaking", "Installing", "Releasing",
-		"AwaitsApproval", "Changing", "Returning",
+		"AwaitsApproval", "Changing", "Returning", "Rendering", "Differs",
 		"Suspended", "Terminating":
 		return "busy"
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",

@@ -76,7 +76,7 @@ func (s *Server) approver(ctx context.Context, caller view.Token, t fleet.Tenant
 	if err != nil || caller.Owns(tenant.Owners) {
 		return caller.Person(), err
 	}
-	why, owner := "this token is of no owner of the tenant, and owners approve waves", "OWNER"
+	why, owner := "this token is of no owner of the tenant, and owners alone approve", "OWNER"
 	if caller.Owner != "" {
 		why = caller.Owner + " is no owner of the tenant any more"
 	}

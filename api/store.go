@@ -66,6 +66,10 @@ type Inventory interface {
 	// Pools match Filter.Name, by name.
 	Pools(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Pool, string, error)
+	// Differences match Filter.{Tenant, Environment, Deployment, Engine, Name (the ring)}, by
+	// tenant and Application.
+	Differences(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Difference, string, error)
 	// Freezes match Filter.Tenant: the fleet's, which every tenant sees, then those of tenants.
 	// They have no time at which they are active.
 	Freezes(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
@@ -175,6 +179,9 @@ type Decider interface {
 	// mirror.ErrNoPool if there is no such pool.
 	PausePool(ctx context.Context, d mirror.PoolDecision) error
 	ResumePool(ctx context.Context, d mirror.PoolDecision) error
+	// ApproveDifferences approves exactly the named differences of a ring, or none:
+	// mirror.ErrNoDifference if one is not there any more.
+	ApproveDifferences(ctx context.Context, d mirror.DifferenceApproval) error
 	// PauseDrain keeps a drain from requesting moves; mirror.ErrNotDraining if there is none.
 	PauseDrain(ctx context.Context, pause mirror.DrainPause) error
 	// ResumeDrain ends a pause, and lets a drain go on that failed moves have stopped;

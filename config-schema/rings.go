@@ -163,6 +163,16 @@ func rings() field {
 						doc: "Applications of one engine that Argo CD may fail to compare besides " +
 							"those before the change.",
 						example: "2", fallback: "0", value: integer(0, 100000)},
+					field{
+						name: "differences",
+						doc: "Applications of the ring that the version may render differently " +
+							"without an approval of their owners (`docs/shadow.md`).",
+						example: "2", fallback: "0", value: integer(0, 100000)},
+					field{
+						name: "skipShadow",
+						doc: "Change engines without a comparison of what the version renders: no " +
+							"difference is found before the change.",
+						example: "true", fallback: "false", value: boolean()},
 				)},
 		).checked(versionTested)).by("name").atMost(20)}
 }

@@ -165,6 +165,11 @@ type RingGates struct {
 	Degraded int `json:"degraded,omitempty"`
 	// Applications of an engine whose state may be Unknown besides those before; 0..100000
 	Unknown int `json:"unknown,omitempty"`
+	// Applications that the version renders differently, without an approval of their owners, of
+	// all engines of the ring; 0..100000
+	Differences int `json:"differences,omitempty"`
+	// SkipShadow changes engines without a comparison of what the version renders.
+	SkipShadow bool `json:"skipShadow,omitempty"`
 }
 
 // DefaultRing is the ring of an Engine that names none.

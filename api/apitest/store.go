@@ -36,6 +36,7 @@ type Mirror struct {
 	Rings        []mirror.Ring
 	Pools        []mirror.Pool
 	Bulletins    []view.Bulletin
+	Differences  []mirror.Difference
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move

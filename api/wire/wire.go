@@ -137,6 +137,11 @@ type Approved struct {
 	Holds    []mirror.Hold   `json:"holds" nullable:"false"`
 }
 
+// ApprovedDifferences counts what an approval has approved.
+type ApprovedDifferences struct {
+	Approved int `json:"approved"`
+}
+
 // StopRequest requests that Argosy write nothing to the engines within its scope.
 type StopRequest struct {
 	Scope  mirror.StopScope `json:"scope" enum:"fleet,tenant,engine"`

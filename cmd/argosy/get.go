@@ -158,6 +158,12 @@ var resources = []resource{
 		about: "Argosy has restarted no component of an engine",
 		list: lister((*client.Client).Remedies, func(r mirror.Remedy) string { return r.ID },
 			remedyColumns)},
+	{plural: "differences", aliases: []string{"difference"},
+		filters: []string{"tenant", "environment", "deployment", "engine"},
+		about:   "the next version of no ring renders anything differently",
+		list: lister((*client.Client).Differences, func(d mirror.Difference) string {
+			return applicationOf(d)
+		}, differenceColumns)},
 	{plural: "rings", aliases: []string{"ring"},
 		about: "the Fleet declares no rings, or has not been applied yet",
 		list: lister((*client.Client).Rings, func(r mirror.Ring) string { return r.Name },

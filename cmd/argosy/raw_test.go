@@ -103,6 +103,8 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Freezes = append(m.Freezes, view.Freeze{})
 	m.Bulletins = append(m.Bulletins, view.Bulletin{Lacking: []view.EngineVersion{{}}})
 	m.Rings, m.Pools = append(m.Rings, mirror.Ring{}), append(m.Pools, mirror.Pool{})
+	m.Differences = append(m.Differences, mirror.Difference{
+		Resources: []mirror.ResourceDifference{{Fields: []mirror.FieldDifference{{}}}}})
 	m.Remedies = append(m.Remedies, mirror.Remedy{})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})

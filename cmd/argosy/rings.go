@@ -26,10 +26,10 @@ func ringsCommand(a *app) *cobra.Command {
 		Use:   "rings",
 		Short: "Decide about the upgrades of Argo CD, ring by ring",
 		Example: "  argosy get rings\n  argosy rings pause stable --reason 'incident 42'\n" +
-			"  argosy rings digest argocd/3.5.7",
+			"  argosy rings differences canary\n  argosy rings digest argocd/3.5.7",
 		Args: exactly("COMMAND"),
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("name a command: pause, resume, return or digest")
+			return errors.New("name a command: pause, resume, return, differences, approve or digest")
 		},
 	}
 	cmd.AddCommand(
@@ -44,7 +44,7 @@ func ringsCommand(a *app) *cobra.Command {
 				"has installed. CustomResourceDefinitions stay. Declare an earlier version in\n"+
 				"fleet/fleet.yaml to return a ring that is Done.", "returned",
 			"`argosy rings resume %s` begins again"),
-		ringDigestCommand(a))
+		ringDifferencesCommand(a), ringApproveCommand(a), ringDigestCommand(a))
 	return cmd
 }
 
@@ -190,6 +190,9 @@ var instanceColumns = []column[mirror.Instance]{
 	}},
 	{head: "AGENT", of: func(i mirror.Instance, _ time.Time) table.Value {
 		return table.Text(i.AgentVersion)
+	}},
+	{head: "DIFFERENT", of: func(i mirror.Instance, _ time.Time) table.Value {
+		return table.Text(shadowCounts(i.Shadow))
 	}},
 	{head: "BEFORE", of: func(i mirror.Instance, _ time.Time) table.Value {
 		return table.Text(i.GoodVersion)

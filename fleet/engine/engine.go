@@ -276,6 +276,32 @@ type Installer interface {
 	InstalledEpoch(ctx context.Context) (int64, error)
 }
 
+// Shadower is an engine that can render its Applications with the next version of its Argo CD
+// beside the present one (ADR 0072).
+type Shadower interface {
+	// StartShadow brings the next version's repo-server beside the present one. It returns the
+	// reason why it has to be repeated, or "" once it is ready. It changes nothing else.
+	StartShadow(ctx context.Context, m mirror.RingManifests, epoch int64) (waits string, err error)
+	// OpenShadow connects to both repo-servers.
+	OpenShadow(ctx context.Context) (Comparison, error)
+	// EndShadow removes the shadow. It returns the reason why it has to be repeated, or "" once it
+	// is gone.
+	EndShadow(ctx context.Context) (waits string, err error)
+}
+
+// Comparison renders with both versions. Its methods are safe for concurrent use.
+type Comparison interface {
+	// Basis identifies the settings that all Applications share.
+	Basis() string
+	// Compare renders one Application with both versions. An error proves nothing about the
+	// Application: a repo-server or the API server has not answered.
+	Compare(ctx context.Context, task mirror.ShadowTask) (mirror.ShadowResult, Times, error)
+	Close() error
+}
+
+// Times are how long the two versions took to render one Application.
+type Times struct{ Present, Next time.Duration }
+
 // Fencer is an engine whose controllers can be scaled to zero, so that it is proven to write
 // nothing while its API server answers (ADR 0068). Its steps are uncached and can be repeated.
 type Fencer interface {

@@ -26,7 +26,9 @@ const (
 	RingWaiting     RingState = "Waiting"     // for an earlier ring
 	RingPaused      RingState = "Paused"      // by a person
 	RingHalted      RingState = "Halted"      // a gate has failed, or a person has returned it
-	RingUnavailable RingState = "Unavailable" // its manifests cannot be read
+	RingRendering   RingState = "Rendering"   // its Applications are compared under the version
+	RingDiffers     RingState = "Differs"     // the version's differences need an approval
+	RingUnavailable RingState = "Unavailable" // its manifests cannot be read, or its shadow fails
 )
 
 // InstanceState is how far the Argo CD of a managed engine has come.
@@ -63,6 +65,8 @@ type Instance struct {
 	// Applications before the change
 	DegradedBefore int `json:"degradedBefore"`
 	UnknownBefore  int `json:"unknownBefore"`
+	// Shadow is the comparison with the ring's next version; nil before the first one.
+	Shadow *Shadow `json:"shadow,omitempty"`
 }
 
 // Release identifies what the engine is to have: its Argo CD and its agent.
@@ -76,7 +80,7 @@ func (i Instance) Passed() bool {
 // Ring is what the store keeps of a ring.
 type Ring struct {
 	Name    string    `json:"name"`
-	State   RingState `json:"state" enum:"Done,Moving,Soaking,Waiting,Paused,Halted,Unavailable"`
+	State   RingState `json:"state" enum:"Done,Moving,Soaking,Waiting,Paused,Halted,Rendering,Differs,Unavailable"`
 	Version string    `json:"version"` // that the Fleet declares
 	Digest  string    `json:"digest"`
 	// of the agents; "" if they stay as they are
@@ -127,6 +131,9 @@ type RingStep struct {
 	Halted  string
 	Targets []InstanceTarget
 	Good    []fleet.EngineName // engines whose gates have passed
+	Shadows []fleet.EngineName // engines whose Applications are compared under the version
+	// EndShadows are the engines of the ring that have a shadow and need none any more.
+	EndShadows []fleet.EngineName
 }
 
 // InstanceTarget is the version that an engine begins to change to.

@@ -65,6 +65,7 @@ var bounded = map[string]string{
 	"rollout_decisions": "rollouts", "rollout_manifests": "desired",
 	"pools": "fleet/pools/",
 	"rings": "the Fleet", "instances": "engines", "ring_manifests": "rings and instances",
+	"shadows": "engines", "shadow_differences": "desired",
 	"owners":           "names that the platform has ever declared as owners",
 	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",

@@ -18,6 +18,9 @@ const sqlInstance = `jsonb_build_object('engine', i.engine, 'ring', i.ring, 'sta
 	'unknownBefore', i.unknown_before, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
 	'goodAgentVersion', i.good_agent_version, 'goodAgentDigest', i.good_agent_digest)`
 
+// sqlShadowed is an instance i with its shadow, which an agent may not read.
+const sqlShadowed = sqlInstance + ` || jsonb_build_object('shadow', (SELECT ` + sqlShadow + ` FROM shadows w WHERE w.engine = i.engine))`
+
 // sqlUnpassed: the gates of an instance i have not passed, see Instance.Passed.
 const sqlUnpassed = `(i.good_digest, i.good_agent_digest) <> (i.digest, i.agent_digest)`
 
@@ -25,7 +28,7 @@ const sqlUnpassed = `(i.good_digest, i.good_agent_digest) <> (i.digest, i.agent_
 const sqlRing = `jsonb_build_object('name', r.name, 'state', r.state, 'version', r.version, 'digest', r.digest, 'agentVersion', r.agent_version,
 	'agentDigest', r.agent_digest, 'message', r.message,
 	'since', r.since, 'halted', r.halted, 'pausedAt', r.paused_at, 'pausedBy', r.paused_by, 'pauseReason', r.pause_reason,
-	'engines', (SELECT coalesce(jsonb_agg(` + sqlInstance + ` ORDER BY i.engine), '[]') FROM instances i WHERE i.ring = r.name))`
+	'engines', (SELECT coalesce(jsonb_agg(` + sqlShadowed + ` ORDER BY i.engine), '[]') FROM instances i WHERE i.ring = r.name))`
 
 // sqlJudged counts an engine's Applications that are Degraded, and that Argo CD cannot compare.
 const sqlJudged = `SELECT count(*) FILTER (WHERE s.health = 'Degraded') AS degraded, count(*) FILTER (WHERE s.sync = 'Unknown') AS unknown
@@ -73,7 +76,7 @@ func instanceFacts(ctx context.Context, tx pgx.Tx) (map[fleet.EngineName]mirror.
 		i.Work.Since = orZero(since)
 		return i, err
 	}, `
-			SELECT `+sqlInstance+`, coalesce(e.reachable AND l.expires_at > now() AND `+sqlConnected+`, false), coalesce(e.work, ''), coalesce(e.work_message, ''),
+			SELECT `+sqlShadowed+`, coalesce(e.reachable AND l.expires_at > now() AND `+sqlConnected+`, false), coalesce(e.work, ''), coalesce(e.work_message, ''),
 				e.work_since, coalesce(c.degraded, 0), coalesce(c.unknown, 0)
 			FROM instances i LEFT JOIN engines e ON e.engine = i.engine LEFT JOIN leases l ON l.name = 'engine/' || i.engine
 			LEFT JOIN LATERAL (`+sqlJudged+`i.engine AND `+sqlUnpassed+`) c ON true`)
@@ -97,6 +100,7 @@ func (s *Plans) StoreManifests(ctx context.Context, lease mirror.Lease,
 		b.Queue(f.sql, f.args...)
 		b.Queue(`DELETE FROM ring_manifests m WHERE m.stored_at < now() - interval '1 hour'
 			AND NOT EXISTS (SELECT FROM rings r WHERE r.digest = m.digest)
+			AND NOT EXISTS (SELECT FROM shadows w WHERE w.digest = m.digest AND w.state <> 'Ended')
 			AND NOT EXISTS (SELECT FROM instances i WHERE m.digest IN (i.digest, i.good_digest))`)
 		b.Queue(`INSERT INTO ring_manifests (digest, version, files) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`,
 			m.Digest, m.Version, packed)
@@ -141,6 +145,7 @@ func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position i
 				SELECT new_event('engine', '', engine, 'Argo CD ' || $3 || ' is being installed by ring ' || $2) FROM news`,
 				string(t.Engine), step.Name, t.Version, t.Digest, t.Agent.Version, t.Agent.Digest)
 		}
+		shadowSteps(b, step)
 	})
 	return wrap(err, "ring %s", step.Name)
 }
@@ -157,6 +162,7 @@ func (s *Plans) KeepRings(ctx context.Context, lease mirror.Lease, rings []strin
 		b.Queue(`UPDATE instances SET state = 'Releasing', message = '', since = now() WHERE engine = ANY($1) AND state NOT IN ('Releasing', 'Removing')`,
 			released)
 		b.Queue(`DELETE FROM instances WHERE engine = ANY($1)`, removed)
+		keepShadows(b, rings, released, removed)
 	})
 	return wrap(err, "rings")
 }

@@ -134,6 +134,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		SELECT t.tenant, 'https://git.example.com/' || t.tenant, 'main', t.uid, '', '' FROM tenants t`)
 	exec(t, url, `INSERT INTO application_moves (tenant, environment, deployment, tenant_uid, operation, from_engine, to_engine, step)
 		SELECT t.tenant, 'prod', 'web', t.uid, '', 'eu-1', 'eu-2', 'Check' FROM tenants t`)
+	exec(t, url, `INSERT INTO shadow_differences (engine, application, ring, version, digest, tenant, tenant_uid, environment, deployment, inputs, revision)
+		SELECT 'eu-1', t.tenant, 'canary', '3.5.7', '', t.tenant, t.uid, 'prod', 'web', '', '' FROM tenants t`)
 	exec(t, url, `INSERT INTO rollouts (id, tenant, deployment, tenant_uid, state, body, begun_at)
 		SELECT t.tenant, t.tenant, 'web', t.uid, 'Running', '{}', now() FROM tenants t`)
 	conn := connect(t, url)

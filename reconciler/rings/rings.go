@@ -23,7 +23,7 @@ type Ring struct {
 	Stored      mirror.Ring
 	Unavailable string             // why its manifests are not stored; "" if they are
 	Engines     []fleet.EngineName // that follow it and are managed, by name
-	// engines behind agents, which have the version of the ring's Agent
+	// engines behind agents, which have the version of the ring's Agent, and no shadow
 	Behind map[fleet.EngineName]bool
 	Known  map[fleet.EngineName]mirror.InstanceFacts
 	// engines that a pool makes: they get their first Applications during the soak
@@ -37,6 +37,7 @@ func Next(now time.Time, all []Ring, owners []string) (steps []mirror.RingStep) 
 	for _, r := range all {
 		d := decision{Ring: r, now: now, waits: waits, owners: owners}
 		step := d.step()
+		step.EndShadows = d.unneeded(step)
 		if step.State != mirror.RingDone && waits == "" && len(r.Engines) > 0 {
 			waits = r.Name
 		}
@@ -56,8 +57,9 @@ type decision struct {
 
 func (d decision) changes(s mirror.RingStep) bool {
 	was := d.Stored
-	return len(s.Targets)+len(s.Good) > 0 || s.State != was.State || s.Message != was.Message ||
-		s.Halted != was.Halted || s.Version != was.Version || s.Digest != was.Digest ||
+	return len(s.Targets)+len(s.Good) > 0 || d.shadowsChange(s) ||
+		s.State != was.State || s.Message != was.Message || s.Halted != was.Halted ||
+		s.Version != was.Version || s.Digest != was.Digest ||
 		s.Agent.Digest != was.AgentDigest || s.Agent.Version != was.AgentVersion
 }
 
@@ -112,8 +114,15 @@ func (d decision) step() mirror.RingStep {
 	case d.waits != "" && len(behind) > 0:
 		s.State, s.Message = mirror.RingWaiting, "ring "+d.waits+" is not Done"
 	default:
+		s.Shadows = d.shadowed(behind)
+		if !d.judgeShadows(&s) {
+			break
+		}
 		s.State = mirror.RingMoving
 		for _, e := range behind[:max(0, min(len(behind), d.AtOnce-len(busy)))] {
+			s.Shadows = slices.DeleteFunc(s.Shadows, func(o fleet.EngineName) bool {
+				return o == e
+			})
 			s.Targets = append(s.Targets, mirror.InstanceTarget{Engine: e, Version: d.Version,
 				Digest: s.Digest, Agent: d.agentOf(e)})
 			busy = append(busy, e)

@@ -2,6 +2,7 @@ package rings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type engines struct {
 	now   time.Time
 	rings []Ring
 	log   []string
+	slow  bool // no shadow compares anything
 }
 
 func (w *engines) ring(name string) *Ring {
@@ -49,8 +51,27 @@ func (w *engines) declare(version string) {
 	}
 }
 
-// step records the steps that are due now.
+// step records the steps that are due now, and those that are due once the shadows have compared.
 func (w *engines) step() {
+	w.record()
+	compared := false
+	for _, r := range w.rings {
+		for e, i := range r.Known {
+			if i.Shadow != nil && i.Shadow.Active() && !w.slow {
+				shadow, now := *i.Shadow, w.now
+				compared = compared || shadow.ComparedAt == nil
+				shadow.State, shadow.ComparedAt = mirror.ShadowCompared, &now
+				i.Shadow = &shadow
+				r.Known[e] = i
+			}
+		}
+	}
+	if compared {
+		w.record()
+	}
+}
+
+func (w *engines) record() {
 	for _, s := range Next(w.now, w.rings, []string{"group:platform"}) {
 		r := w.ring(s.Name)
 		r.Stored = mirror.Ring{Name: s.Name, State: s.State, Message: s.Message, Halted: s.Halted,
@@ -72,6 +93,18 @@ func (w *engines) step() {
 			r.Known[t.Engine] = i
 			w.log = append(w.log, strings.TrimSpace(fmt.Sprintf("%s %s %s", t.Engine, t.Version,
 				t.Agent.Digest)))
+		}
+		for e, i := range r.Known {
+			switch wants := slices.Contains(s.Shadows, e); {
+			case wants && (i.Shadow == nil || !i.Shadow.Active() || i.Shadow.Digest != s.Digest):
+				i.Shadow = &mirror.Shadow{Engine: e, State: mirror.ShadowRendering,
+					Version: s.Version, Digest: s.Digest, Since: w.now}
+			case slices.Contains(s.EndShadows, e):
+				ended := *i.Shadow
+				ended.State = mirror.ShadowEnding
+				i.Shadow = &ended
+			}
+			r.Known[e] = i
 		}
 	}
 }

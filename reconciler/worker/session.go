@@ -96,6 +96,7 @@ func (s *session) run(ctx context.Context) error {
 	begin(&working, ctx, func(ctx context.Context) error { return s.target.Watch(ctx, s.sink()) })
 	begin(&working, ctx, fencer{s.connection}.run)
 	begin(&working, ctx, (&installer{connection: s.connection}).run)
+	begin(&working, ctx, (&shadower{connection: s.connection}).run)
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -186,10 +187,14 @@ type podRunner struct {
 	place   *example.Place
 	now     chan string // the version that runs
 	failing chan string // the version whose processes do not begin
+	// the shadow's, of the goroutine
+	shadow   *stack.RepoServer
+	shadowOf string // its version
 }
 
 func runPods(t *testing.T, p *example.Place) *podRunner {
 	t.Helper()
+	openInternal(t, p)
 	r := &podRunner{place: p, now: make(chan string, 1), failing: make(chan string, 1)}
 	r.now <- strings.Join(strings.Split(strings.TrimPrefix(p.ArgoCD.Version, "v"), ".")[:2], ".")
 	r.failing <- ""
@@ -205,7 +210,7 @@ func runPods(t *testing.T, p *example.Place) *podRunner {
 				return
 			case <-tick.C:
 			}
-			if err := r.follow(ctx); err != nil {
+			if err := errors.Join(r.follow(ctx), r.reach(ctx)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -213,6 +218,9 @@ func runPods(t *testing.T, p *example.Place) *podRunner {
 	t.Cleanup(func() {
 		close(stop)
 		<-done
+		if err := r.stopShadow(); err != nil {
+			t.Error(err)
+		}
 		r.remove(ctx, t)
 	})
 	return r

@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd/instance"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
+)
+
+// A chart that prints the version of Helm renders differently under Argo CD 3.5, which has Helm 4.
+// The shadow finds it before the ring moves, and finds nothing else. The ring waits until the
+// owners approve exactly that difference.
+func TestTheShadowFindsAChartThatTheNextArgoCDRendersDifferently(t *testing.T) {
+	f := platform.use(t)
+	f.allHealthy(t)
+	eu := f.Place("eu-1")
+	repo := f.Apps["acme/storefront"]
+	if _, err := repo.Commit(t.Context(), "a chart with the version of Helm", map[string]string{
+		"chart/Chart.yaml":  "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+		"chart/values.yaml": "greeting: hello\n",
+		"chart/templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: helm}\n" +
+			"data:\n  greeting: {{ .Values.greeting }}\n" +
+			"  helm: {{ .Capabilities.HelmVersion.Version | quote }}\n" +
+			"  apps: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" | quote }}\n" +
+			"  kubernetes: {{ .Capabilities.KubeVersion.Version | quote }}\n",
+		"chart/templates/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: helm}\n" +
+			"stringData: {password: hunter2-{{ .Capabilities.HelmVersion.Version }}}\n",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const file = "tenants/acme/deployments/charted.yaml"
+	f.commit(t, "a chart", map[string]string{file: strings.NewReplacer("v2.0.1", "main",
+		"path: deploy", "path: chart").Replace(f.deployment("charted", "staging", "acme-staging",
+		""))})
+	f.allHealthy(t, "acme/charted@staging")
+
+	fleetFile, engineFile := f.exampleFile(t, "fleet/fleet.yaml"),
+		f.exampleFile(t, "fleet/engines/eu-1.yaml")
+	files, rings := map[string]string{}, map[string]string{}
+	for _, minor := range fleet.TestedArgoCD {
+		version, manifests, err := stack.ArgoManifests(minor)
+		check(t, err)
+		for p, text := range manifests {
+			files[path.Join("argocd", version, p)] = string(text)
+		}
+		rings[minor] = looserGuards("fleet/fleet.yaml", fleetFile) + fmt.Sprintf(
+			"  rings:\n    - name: canary\n      version: %s\n      manifests: {directory: argocd/%s, "+
+				"digest: %q}\n      soak: 5s\n      gates: {within: 1m}\n", version, version,
+			fleet.ManifestsDigest(manifests))
+	}
+	installRights(t, eu)
+	runner := runPods(t, eu)
+	f.commit(t, "the manifests of Argo CD", files)
+	f.commit(t, "Argosy takes over an Argo CD", map[string]string{
+		"fleet/fleet.yaml": rings["2.14"],
+		"fleet/engines/eu-1.yaml": strings.NewReplacer("  region:", "  ring: canary\n  region:",
+			"    installationID:", "    managed: true\n    installationID:").Replace(engineFile)})
+	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
+	untouched := f.untouched(t, eu.Cluster, "acme-staging")
+
+	began := time.Now()
+	f.commit(t, "canary gets 3.5", map[string]string{"fleet/fleet.yaml": rings["3.5"]})
+	f.ringIs(t, "canary", mirror.RingDiffers, "3.5.7")
+	t.Logf("the shadow has compared after %s", time.Since(began).Round(time.Second))
+	f.logLines(t, "Applications compared")
+	if v := runner.runs(); v != "2.14" {
+		t.Errorf("eu-1 runs %s before the approval", v)
+	}
+	r := f.ringNamed(t, "canary")
+	if s := r.Engines[0].Shadow; s == nil || s.Differences != 1 || s.Pending != 1 ||
+		s.Applications < 2 || s.Unrendered != 0 {
+		t.Errorf("shadow %+v", s)
+	}
+	if !strings.Contains(r.Message, "of acme") {
+		t.Errorf("message %q", r.Message)
+	}
+	found := list[mirror.Difference](t, f, "differences")
+	if len(found) != 1 || found[0].Deployment != "charted" || len(found[0].Resources) != 2 {
+		t.Fatalf("differences %+v", found)
+	}
+	config, secret := found[0].Resources[0], found[0].Resources[1]
+	if config.Kind != "ConfigMap" || len(config.Fields) != 1 ||
+		config.Fields[0].Path != "data.helm" ||
+		!strings.HasPrefix(config.Fields[0].Before, "v3.") ||
+		!strings.HasPrefix(config.Fields[0].After, "v4.") {
+		t.Errorf("ConfigMap %+v", config)
+	}
+	if text, err := json.Marshal(secret); err != nil || secret.Kind != "Secret" ||
+		strings.Contains(string(text), "hunter2") {
+		t.Errorf("Secret %s, %v", text, err)
+	}
+	if out := f.must(t, "rings", "differences", "canary"); !strings.Contains(out,
+		"acme/charted@staging on eu-1 under 3.5.7: pending") {
+		t.Errorf("rings differences:\n%s", out)
+	}
+
+	f.must(t, "rings", "approve", "canary", "--tenant", "acme", "--reason", "only the version")
+	f.ringIs(t, "canary", mirror.RingDone, "3.5.7")
+	if v := runner.runs(); v != "3.5" {
+		t.Errorf("eu-1 runs %s", v)
+	}
+	untouched("after the upgrade")
+	eventually(t, "the shadow is gone", func() string {
+		if _, err := eu.Cluster.Client().AppsV1().Deployments(eu.ArgoCD.Namespace).Get(t.Context(),
+			instance.Shadow, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
+
+	// as before
+	f.commit(t, "canary gets 2.14 again, whatever it renders", map[string]string{
+		"fleet/fleet.yaml": strings.Replace(rings["2.14"], "within: 1m",
+			"within: 1m, skipShadow: true", 1)})
+	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
+	f.commit(t, "Argosy gives it back", map[string]string{"fleet/engines/eu-1.yaml": engineFile,
+		"fleet/fleet.yaml": looserGuards("fleet/fleet.yaml", fleetFile)})
+	eventually(t, "no ring is left", func() string {
+		if all := list[mirror.Ring](t, f, "rings"); len(all) > 0 {
+			return fmt.Sprintf("%+v", all)
+		}
+		return ""
+	})
+	f.remove(t, "no chart", file)
+	f.allHealthy(t)
+}
+
+// logLines copies the control plane's lines with a text into the test's log.
+func (f *system) logLines(t *testing.T, text string) {
+	t.Helper()
+	all, err := os.ReadFile(strings.TrimSuffix(f.plane.Config, ".yaml") + ".log")
+	check(t, err)
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, text) {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+}
+
+// reach makes the Pods of an Argo CD reachable by port forwards: those of its own processes, and
+// the shadow's, whose repo-server it starts.
+func (r *podRunner) reach(ctx context.Context) error {
+	client := r.place.Cluster.Client()
+	pods, err := client.CoreV1().Pods(r.place.ArgoCD.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil // the next one
+	}
+	repo, redis, _ := r.place.ArgoCD.Internal()
+	shadow := ""
+	for _, p := range pods.Items {
+		if p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil {
+			continue
+		}
+		port, address := "8081", ""
+		switch p.Labels["app.kubernetes.io/name"] {
+		case "argocd-repo-server":
+			address = repo
+		case "argocd-redis":
+			port, address = "6379", redis
+		case instance.Shadow:
+			shadow = minorOfPod(p)
+			if err := r.startShadow(ctx, shadow); err != nil {
+				return err
+			}
+			address = r.shadow.Address
+		}
+		mark := "lab.argosy.dev/forward-" + port
+		if address == "" || p.Annotations[mark] == address {
+			continue
+		}
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, mark, address)
+		if _, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	if shadow == "" {
+		return r.stopShadow()
+	}
+	return nil
+}
+
+func (r *podRunner) startShadow(ctx context.Context, version string) (err error) {
+	if r.shadow != nil && r.shadowOf == version {
+		return nil
+	}
+	if err := r.stopShadow(); err != nil {
+		return err
+	}
+	r.shadow, err = r.place.ArgoCD.StartRepoServer(ctx, version)
+	r.shadowOf = version
+	return err
+}
+
+func (r *podRunner) stopShadow() error {
+	if r.shadow == nil {
+		return nil
+	}
+	err := r.shadow.Stop()
+	r.shadow = nil
+	return err
+}
+
+func minorOfPod(p corev1.Pod) string {
+	for _, c := range p.Spec.Containers {
+		if c.Name == "argocd-repo-server" {
+			_, tag, _ := strings.Cut(c.Image, ":v")
+			return strings.Join(strings.Split(tag, ".")[:2], ".")
+		}
+	}
+	return ""
+}
+
+// openInternal gives the control plane what a real installation has: the password of Redis, and a
+// repo-server whose parameters are those of one without TLS.
+func openInternal(t *testing.T, p *example.Place) {
+	t.Helper()
+	client, in := p.Cluster.Client(), p.ArgoCD.Namespace
+	_, _, password := p.ArgoCD.Internal()
+	_, err := client.CoreV1().Secrets(in).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "argocd-redis"},
+		StringData: map[string]string{"auth": password}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	const params = "argocd-cmd-params-cm"
+	patch := []byte(`{"data":{"reposerver.disable.tls":"true"}}`)
+	_, err = client.CoreV1().ConfigMaps(in).Patch(t.Context(), params, types.MergePatchType, patch,
+		metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = client.CoreV1().ConfigMaps(in).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: params, Labels: map[string]string{
+				"app.kubernetes.io/part-of": "argocd"}},
+			Data: map[string]string{"reposerver.disable.tls": "true"}}, metav1.CreateOptions{})
+	}
+	check(t, err)
+}
