@@ -71,3 +71,11 @@ func IsVersionRange(revision string) bool {
 	}
 	return revision != "" && strings.TrimSpace(revision) == revision
 }
+
+// LooksLikeABranch reports whether a revision of Git is by its name a branch and neither a commit
+// nor the tag of a version: Argosy reads no application's repository to know it. A tag without a
+// digit is taken for a branch, and a branch with one is not.
+func LooksLikeABranch(revision string) bool {
+	return strings.HasPrefix(revision, "refs/heads/") || !strings.HasPrefix(revision, "refs/tags/") &&
+		!strings.ContainsAny(revision, "0123456789")
+}

@@ -65,6 +65,7 @@ const (
 	codeNotification         = "notification-not-granted"
 	codeVersionRange         = "version-range-not-granted"
 	codeFloats               = "floating-version"
+	codePassesWaves          = "branch-passes-waves"
 	codeRevisions            = "revisions-of-sources"
 	codeReferenced           = "still-referenced"
 	codePoolInUse            = "pool-in-use"
@@ -149,6 +150,8 @@ func Codes() map[string]string {
 		codeVersionRange: "The Tenant is not allowed ranges of versions.",
 		codeFloats: "The version is a range; Argo CD deploys each new version in it without a " +
 			"commit.",
+		codePassesWaves: "A deployment with a rollout follows a branch, whose commits reach all " +
+			"environments at once.",
 		codeNotification: "The Tenant is not allowed the service or recipients of the notification.",
 		codeTool:         "The Tenant is not allowed the version or plug-in that renders the source.",
 		codeImmutable: "A SyncRun does not change once it is in effect, nor does the API server of a " +

@@ -43,15 +43,22 @@ func (ch *checker) warnings(e *entry) []fleet.Problem {
 	return problems
 }
 
-// warnRanges reports the revisions of which Argo CD takes the newest: the plan cannot show them.
+// warnRanges reports the revisions of which Argo CD takes the newest: neither can the plan show
+// them, nor do waves order them.
 func warnRanges(e *entry, d *fleet.DeploymentSpec) []fleet.Problem {
 	var problems []fleet.Problem
 	warn := func(field, revision string) {
-		if fleet.IsVersionRange(revision) {
+		switch {
+		case fleet.IsVersionRange(revision):
 			problems = append(problems, e.warning(field+".targetRevision", codeFloats,
 				"write one exact version to review each change",
 				"%q floats: Argo CD deploys each new version in the range without a commit",
 				revision))
+		case d.Rollout != nil && revision != "" && fleet.LooksLikeABranch(revision):
+			problems = append(problems, e.warning(field+".targetRevision", codePassesWaves,
+				"write a tag or a commit, which the waves of spec.rollout order",
+				"%q is the name of a branch: Argo CD deploys each new commit of it to all "+
+					"environments at once", revision))
 		}
 	}
 	for i, s := range d.AllSources() {
