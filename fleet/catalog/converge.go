@@ -265,6 +265,9 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 		w.enqueueAll(referrersOf(k))
 		w.wakeRegions(k, before, after)
 		w.wakeNamesake(k)
+		if f := fleetKey(); w.st.entries.get(f).quarantined() {
+			w.enqueue(f) // it may drop the ring that the engine followed
+		}
 	case fleet.KindManagedEnvironment:
 		w.enqueueAll(referrersOf(k))
 		for _, env := range []*fleet.Declaration{before, after} {

@@ -87,6 +87,29 @@ func TestARingThatEnginesFollowStays(t *testing.T) {
 	}
 }
 
+// A refused removal of a ring takes effect once no engine follows the ring.
+func TestARefusedRemovalOfARingEndsWithItsEngine(t *testing.T) {
+	t.Parallel()
+	c := New()
+	good(t, c, theFleet(func(d *fleet.Declaration) {
+		d.Fleet.Rings = []fleet.Ring{{Name: "canary", Version: "3.5.7"}}
+	}), engine("eu-1", func(d *fleet.Declaration) {
+		d.Engine.ArgoCD.Managed, d.Engine.Ring = true, "canary"
+	}))
+	s := c.Prepare([]Input{theFleet()})
+	if got := codes(s.Problems()); got != "Fleet fleet spec.rings "+codeReferenced {
+		t.Errorf("problems %q", got)
+	}
+	commit(t, c, s)
+	removed := engine("eu-1")
+	removed.Removed, removed.Declaration = true, nil
+	s = c.Prepare([]Input{removed})
+	commit(t, c, s)
+	if len(c.Fleet().Rings) != 0 || c.Engine("eu-1") != nil {
+		t.Errorf("rings %v, engine %v, problems %v", c.Fleet().Rings, c.Engine("eu-1"), s.Problems())
+	}
+}
+
 func TestARingWithoutManagedIsAWarning(t *testing.T) {
 	t.Parallel()
 	c := New()

@@ -56,8 +56,8 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	refused := len(f.agentRequests(t))
 	files["fleet/fleet.yaml"], files[plantEngine] = rings["2.14"], around[plantEngine]
 	f.commit(t, "an engine behind a firewall without an Argo CD", files)
-	defer f.remove(t, "the engine goes", plantEngine)
 	defer f.commit(t, "no ring", map[string]string{"fleet/fleet.yaml": fleetFile})
+	defer f.remove(t, "the engine goes", plantEngine)
 	defer s.leave(t)
 	_, err := s.edge.Join(binary, s.token(t), "--install-argocd", "--self-upgrade")
 	check(t, err)
