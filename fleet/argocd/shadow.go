@@ -123,7 +123,7 @@ func (c *comparison) open(ctx context.Context) error {
 	}
 	dial := c.dial("argocd-redis", redisPort)
 	c.redis = redis.NewClient(&redis.Options{Password: string(secret["auth"]), PoolSize: 1,
-		MaxRetries: -1, Protocol: 2, DisableIndentity: true,
+		MaxRetries: -1, Protocol: 2, DisableIdentity: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }})
 	return nil
 }
@@ -183,13 +183,13 @@ func (c *comparison) Compare(ctx context.Context, task mirror.ShadowTask) (r mir
 		return r, times, nil
 	}
 	if err != nil {
-		return r, times, fmt.Errorf("Application %s: %w", task.Name, err)
+		return r, times, fmt.Errorf("render Application %s: %w", task.Name, err)
 	}
 	began := time.Now()
 	before, revisions, err := c.present.Render(ctx, requests, nil)
 	times.Present = time.Since(began)
 	if err != nil {
-		return r, times, fmt.Errorf("Application %s, present version: %w", task.Name, err)
+		return r, times, fmt.Errorf("render Application %s by the present version: %w", task.Name, err)
 	}
 	r.Revision = strings.Join(revisions, ",")
 	if before.Error != "" {
@@ -205,14 +205,14 @@ func (c *comparison) Compare(ctx context.Context, task mirror.ShadowTask) (r mir
 	times.Next = time.Since(began)
 	switch {
 	case err != nil:
-		return r, times, fmt.Errorf("Application %s, next version: %w", task.Name, err)
+		return r, times, fmt.Errorf("render Application %s by the next version: %w", task.Name, err)
 	case after.Error != "":
 		r.Error, r.Hash = clip(after.Error, 1024), shadow.FailureHash(after.Error)
 		return r, times, nil
 	}
 	d, err := shadow.Compare(before.Manifests, after.Manifests)
 	if err != nil {
-		return r, times, fmt.Errorf("Application %s: %w", task.Name, err)
+		return r, times, fmt.Errorf("render Application %s: %w", task.Name, err)
 	}
 	r.Hash, r.Resources, r.MoreResources = d.Hash, d.Resources, d.MoreResources
 	return r, times, nil
