@@ -76,6 +76,8 @@ func IsVersionRange(revision string) bool {
 // nor the tag of a version: Argosy reads no application's repository to know it. A tag without a
 // digit is taken for a branch, and a branch with one is not.
 func LooksLikeABranch(revision string) bool {
-	return strings.HasPrefix(revision, "refs/heads/") || !strings.HasPrefix(revision, "refs/tags/") &&
-		!strings.ContainsAny(revision, "0123456789")
+	if name, qualified := strings.CutPrefix(revision, "refs/"); qualified {
+		return strings.HasPrefix(name, "heads/")
+	}
+	return !strings.ContainsAny(revision, "0123456789")
 }

@@ -189,7 +189,8 @@ func (c *comparison) Compare(ctx context.Context, task mirror.ShadowTask) (r mir
 	before, revisions, err := c.present.Render(ctx, requests, nil)
 	times.Present = time.Since(began)
 	if err != nil {
-		return r, times, fmt.Errorf("render Application %s by the present version: %w", task.Name, err)
+		return r, times, fmt.Errorf("render Application %s by the present version: %w", task.Name,
+			err)
 	}
 	r.Revision = strings.Join(revisions, ",")
 	if before.Error != "" {

@@ -106,7 +106,8 @@ func TestARefusedRemovalOfARingEndsWithItsEngine(t *testing.T) {
 	s = c.Prepare([]Input{removed})
 	commit(t, c, s)
 	if len(c.Fleet().Rings) != 0 || c.Engine("eu-1") != nil {
-		t.Errorf("rings %v, engine %v, problems %v", c.Fleet().Rings, c.Engine("eu-1"), s.Problems())
+		t.Errorf("rings %v, engine %v, problems %v", c.Fleet().Rings, c.Engine("eu-1"),
+			s.Problems())
 	}
 }
 
