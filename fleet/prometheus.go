@@ -58,8 +58,8 @@ var metricVariable = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 // MetricVariables are the variables of a query.
 const MetricVariables = "{{tenant}}, {{deployment}}, {{environment}} and {{namespace}}"
 
-// Ask returns the query for one Application. Each variable becomes a string of PromQL, with its
-// quotes, whatever its value.
+// Ask returns the query for one Application. Each variable becomes a string of PromQL with its
+// quotes.
 func (m Metric) Ask(id ApplicationID, namespace string) string {
 	return metricVariable.ReplaceAllStringFunc(m.Query, func(v string) string {
 		switch v {

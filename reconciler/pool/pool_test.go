@@ -257,8 +257,8 @@ func TestADayOfWaves(t *testing.T) {
 	}
 }
 
-// Whatever the load does: never below min or above max, one instance at a time, no drain within the
-// cooldown of a make, no number twice.
+// No load leads a pool below min or above max, to two instances at a time, to a drain within the
+// cooldown of a make, or to a number twice.
 func TestAPoolKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

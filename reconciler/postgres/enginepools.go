@@ -125,33 +125,19 @@ func (s *Views) Pools(ctx context.Context, scope view.Scope, by view.Filter, _ v
 // PausePool keeps a pool from making or draining another instance; mirror.ErrNoPool if there is
 // none.
 func (s *Decisions) PausePool(ctx context.Context, d mirror.PoolDecision) error {
-	return s.decidePool(ctx, d, "pause pool", "paused", `
+	return s.decidePool(ctx, d, "pause", "paused", `
 		UPDATE pools SET paused_at = coalesce(paused_at, now()), paused_by = $2, pause_reason = $3 WHERE name = $1`)
 }
 
 // ResumePool ends a pause; mirror.ErrNoPool if there is no such pool.
 func (s *Decisions) ResumePool(ctx context.Context, d mirror.PoolDecision) error {
-	return s.decidePool(ctx, d, "resume pool", "resumed", `
+	return s.decidePool(ctx, d, "resume", "resumed", `
 		UPDATE pools SET paused_at = NULL, paused_by = '', pause_reason = ''
 		WHERE name = $1 AND ($2::text, $3::text) IS NOT NULL`)
 }
 
-func (s *Decisions) decidePool(ctx context.Context, d mirror.PoolDecision, action, news,
+func (s *Decisions) decidePool(ctx context.Context, d mirror.PoolDecision, verb, news,
 	update string) error {
-	err := s.decide(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, update, d.Pool, text(d.By), message(d.Reason))
-		if err == nil && tag.RowsAffected() == 0 {
-			err = mirror.ErrNoPool
-		}
-		if err != nil {
-			return err
-		}
-		return recordDecision(ctx, tx, decision{action: action, subject: "pool " + d.Pool,
-			by: d.By, note: d.Reason,
-			event: view.Event{Kind: "pool", Name: d.Pool, Text: news + " by " + text(d.By)}})
-	})
-	if err == nil {
-		s.decided(ctx, "")
-	}
-	return wrap(err, "%s %s", action, d.Pool)
+	return s.decideNamed(ctx, named{"pool", d.Pool, d.By, d.Reason, mirror.ErrNoPool}, verb, news,
+		update)
 }

@@ -260,13 +260,13 @@ func (s *Views) Rings(ctx context.Context, scope view.Scope, by view.Filter, _ v
 // PauseRing keeps a ring from beginning to change another engine; mirror.ErrNoRing if there is no
 // such ring.
 func (s *Decisions) PauseRing(ctx context.Context, d mirror.RingDecision) error {
-	return s.decideRing(ctx, d, "pause ring", "paused", `
+	return s.decideRing(ctx, d, "pause", "paused", `
 		UPDATE rings SET paused_at = coalesce(paused_at, now()), paused_by = $2, pause_reason = $3 WHERE name = $1`, "")
 }
 
 // ResumeRing ends a pause, and lets a halted ring begin again; mirror.ErrNoRing if there is none.
 func (s *Decisions) ResumeRing(ctx context.Context, d mirror.RingDecision) error {
-	return s.decideRing(ctx, d, "resume ring", "resumed", `
+	return s.decideRing(ctx, d, "resume", "resumed", `
 		UPDATE rings SET paused_at = NULL, paused_by = '', pause_reason = '', halted = ''
 		WHERE name = $1 AND ($2::text, $3::text) IS NOT NULL`, `
 		UPDATE instances i SET state = CASE WHEN i.state = 'Refused' THEN 'Installing' ELSE i.state END, since = now()
@@ -276,30 +276,51 @@ func (s *Decisions) ResumeRing(ctx context.Context, d mirror.RingDecision) error
 // ReturnRing halts a ring, whose engines go back to their last version; mirror.ErrNoRing if there
 // is no such ring, or if all of its engines have passed the gates.
 func (s *Decisions) ReturnRing(ctx context.Context, d mirror.RingDecision) error {
-	return s.decideRing(ctx, d, "return ring", "returned", `
+	return s.decideRing(ctx, d, "return", "returned", `
 		UPDATE rings r SET halted = r.digest || r.agent_digest, message = 'returned by ' || $2 || coalesce(nullif(': ' || $3, ': '), '')
 		WHERE r.name = $1 AND r.state <> 'Done'`, "")
 }
 
 func (s *Decisions) decideRing(ctx context.Context, d mirror.RingDecision, action, news, update,
 	instances string) error {
+	updates := []string{update}
+	if instances != "" {
+		updates = append(updates, instances)
+	}
+	return s.decideNamed(ctx, named{"ring", d.Ring, d.By, d.Reason, mirror.ErrNoRing}, action, news,
+		updates...)
+}
+
+// named is a decision about an object of the platform that has a name.
+type named struct {
+	kind, name, by, reason string
+	missing                error // if the first update changes no row
+}
+
+// decideNamed takes a decision: the first update gets the name, the person and the reason, the
+// others the name alone.
+func (s *Decisions) decideNamed(ctx context.Context, d named, verb, news string,
+	updates ...string) error {
+	action := verb + " " + d.kind
 	err := s.decide(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, update, d.Ring, text(d.By), message(d.Reason))
+		tag, err := tx.Exec(ctx, updates[0], d.name, text(d.by), message(d.reason))
 		if err == nil && tag.RowsAffected() == 0 {
-			err = mirror.ErrNoRing
+			err = d.missing
 		}
-		if err == nil && instances != "" {
-			_, err = tx.Exec(ctx, instances, d.Ring)
+		for _, update := range updates[1:] {
+			if err == nil {
+				_, err = tx.Exec(ctx, update, d.name)
+			}
 		}
 		if err != nil {
 			return err
 		}
-		return recordDecision(ctx, tx, decision{action: action, subject: "ring " + d.Ring,
-			by: d.By, note: d.Reason,
-			event: view.Event{Kind: "ring", Name: d.Ring, Text: news + " by " + text(d.By)}})
+		return recordDecision(ctx, tx, decision{action: action, subject: d.kind + " " + d.name,
+			by: d.by, note: d.reason,
+			event: view.Event{Kind: d.kind, Name: d.name, Text: news + " by " + text(d.by)}})
 	})
 	if err == nil {
 		s.decided(ctx, "")
 	}
-	return wrap(err, "%s %s", action, d.Ring)
+	return wrap(err, "%s %s", action, d.name)
 }

@@ -37,7 +37,7 @@ type Difference struct {
 	MoreResources int
 }
 
-// Compare returns what differs between the resources of two versions, whatever their order. The
+// Compare returns what differs between the resources of two versions, in any order. The
 // hash covers all of it, but no content of a Secret: of a Secret it covers which keys differ.
 func Compare(before, after []string) (Difference, error) {
 	old, err := index(before)
