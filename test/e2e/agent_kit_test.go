@@ -150,6 +150,15 @@ func (s *site) leave(t *testing.T) {
 	if s.agent != nil {
 		eventually(t, "nothing of "+s.name+" is left",
 			s.kept(t, s.bare(t, applications, projects, secrets)))
+		// An agent that stops before it has reported this leaves its engine in use.
+		eventually(t, "the control plane knows it", s.kept(t, func() string {
+			var left int
+			s.query(t, &left, `SELECT count(*) FROM desired WHERE engine = $1`, s.engine)
+			if left > 0 {
+				return fmt.Sprintf("%d rows of %s", left, s.engine)
+			}
+			return ""
+		}))
 	}
 	s.agent.Stop()
 	s.clear(t)
