@@ -40,9 +40,11 @@ type Outcome struct {
 
 // Rolling is what the rollout of a deployment does with one of its Applications.
 type Rolling struct {
-	Hash  string              // of the manifest that the Application gets
-	State mirror.RolloutState // of the rollout
-	Wave  string              // such as "2 of 3 (prod)"
+	Hash    string              // of the manifest that the Application gets
+	State   mirror.RolloutState // of the rollout; empty: there is none
+	Message string              // reason of State, and next step
+	Wave    int                 // of the Application: place in Waves
+	Waves   []mirror.RolloutWave
 }
 
 // Collision is another open pull request that changes some of the same files.

@@ -175,7 +175,7 @@ const sqlOutcomes = `
 		coalesce(d.kind = 'Application' AND (s.observed_at IS NULL OR s.acked_at IS NULL OR s.seq < d.seq
 			OR s.observed_at <= s.acked_at AND s.acked_at > now() - $4::interval), false),
 		CASE WHEN d.kind = 'Application' THEN ` + sqlSilent + ` END,
-		coalesce(o.hash, ''), coalesce(o.state, ''), coalesce(o.wave, '')
+		coalesce(o.hash, ''), coalesce(o.state, ''), coalesce(o.message, ''), coalesce(o.wave, 0), o.waves
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
 	LEFT JOIN LATERAL (
 		SELECT q.engine, q.kind, q.name, q.tenant, q.environment, q.deployment, q.revision, q.hash, q.absent, q.seq, q.held AND NOT EXISTS (
@@ -184,8 +184,7 @@ const sqlOutcomes = `
 	LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
 	LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 	LEFT JOIN LATERAL (
-		SELECT m ->> 'manifest' AS hash, o.state, (m ->> 'wave')::int + 1 || ' of ' || jsonb_array_length(o.body -> 'waves')
-			|| ' (' || (o.body -> 'waves' -> (m ->> 'wave')::int ->> 'name') || ')' AS wave
+		SELECT m ->> 'manifest' AS hash, o.state, o.body ->> 'message' AS message, (m ->> 'wave')::int AS wave, o.body -> 'waves' AS waves
 		FROM rollouts o, jsonb_array_elements(o.body -> 'members') m
 		WHERE o.ended_at IS NULL AND d.kind = 'Application' AND o.tenant = d.tenant AND o.deployment = d.deployment AND m -> 'key' ->> 'name' = d.name
 		LIMIT 1) o ON true
@@ -197,7 +196,7 @@ func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
 		&o.ApplyMessage,
 		&o.Sync, &o.Health, &o.Message,
 		&o.SyncedRevision, &o.Stale, &o.LastSeenAt, &o.Rollout.Hash, &o.Rollout.State,
-		&o.Rollout.Wave)
+		&o.Rollout.Message, &o.Rollout.Wave, &o.Rollout.Waves)
 	if o.LastSeenAt != nil {
 		o.Sync, o.Health = mirror.SyncUnknown, mirror.HealthUnknown
 	}

@@ -51,6 +51,12 @@ func TestARolloutKeepsTheManifestsOfBefore(t *testing.T) {
 		}
 	}
 
+	if o := must(s.Views.Outcomes(t.Context(), []fleet.ObjectKey{row.Key}))(t)[0].Rollout; o.Hash !=
+		"new" || o.State != mirror.RolloutRunning || o.Wave != 0 || len(o.Waves) != 1 ||
+		o.Waves[0].Name != "rest" || o.Waves[0].State != mirror.WaveRunning {
+		t.Errorf("the outcome has the rollout %+v", o)
+	}
+
 	d := mirror.RolloutDecision{Tenant: "acme", Deployment: "web", Verb: mirror.ApproveRollout,
 		By: "ann"}
 	if err := s.Decisions.DecideRollout(t.Context(), d); !errors.Is(err, mirror.ErrRolloutState) {

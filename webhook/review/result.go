@@ -59,7 +59,7 @@ func Result(f Facts, outcomes []forge.Outcome, budget int) Report {
 		m = &Merge{}
 	}
 	r := result{f: f, m: m, differs: differences(m, f.Record.MergeCommit, outcomes),
-		rows: resultRows(m, outcomes)}
+		rows: resultRows(m, outcomes), rollouts: rolloutsOf(m, outcomes)}
 	out := Report{Line: plain(r.headline(), mostTitle), Final: m.Over || r.final()}
 	out.Text = fit(budget, len(r.rows), 0, r.render)
 	return out
@@ -70,6 +70,8 @@ type result struct {
 	m       *Merge
 	differs []string // prose
 	rows    []resultRow
+	// of the Applications, sorted
+	rollouts []rolledChange
 }
 
 // expected is what the merge is to bring.
@@ -161,19 +163,6 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 		return progressing, "accepted by its engine, which has not reported its state yet"
 	}
 	return health(o)
-}
-
-// rolling is the progress of an Application whose change goes in waves, and that does not have it
-// yet or any more.
-func rolling(e mirror.Effect, o forge.Outcome) (phase, string) {
-	text := "wave " + words(o.Rollout.Wave) + " of its rollout, which is " +
-		string(o.Rollout.State) + ": " +
-		code("argosy describe rollout "+string(e.Tenant)+"/"+string(e.Deployment))
-	switch o.Rollout.State {
-	case mirror.RolloutFailed, mirror.RolloutReturning, mirror.RolloutReturned:
-		return failed, text
-	}
-	return progressing, text
 }
 
 // silence names the last sign of a silent engine or cluster, for one row of many: the engine is the
@@ -341,6 +330,8 @@ func (r result) headline() string {
 	switch {
 	case r.m.Applied == "":
 		return "Merged, not applied yet"
+	case r.returned():
+		return "Merged, and returned to the last good state"
 	case n[failed] > 0:
 		return fmt.Sprintf("Merged: %s", failing(n[failed], len(r.rows)))
 	case r.m.holdsFiles():
@@ -352,6 +343,8 @@ func (r result) headline() string {
 			report.Plural(n[waits], "waits", "wait") + " for the end of a freeze"
 	case n[waits] > 0:
 		return "Merged: " + report.Count(n[waits], "deletion") + " held"
+	case r.awaits() != nil:
+		return "Merged: " + r.awaits().waiting()
 	case n[progressing] > 0:
 		return fmt.Sprintf("Merged: %d of %s done", len(r.rows)-n[progressing],
 			report.Count(len(r.rows), "Application"))
@@ -387,7 +380,7 @@ func (r result) symbol() string {
 	switch {
 	case n[failed] > 0:
 		return symbols[forge.CheckFailure]
-	case n[waits] > 0:
+	case n[waits] > 0, r.awaits() != nil:
 		return symbols[forge.CheckNeutral]
 	case !r.final():
 		return symbols[forge.CheckPending]
@@ -409,6 +402,7 @@ func (r result) render(d detail) string {
 	}
 	r.holds(p, d)
 	r.obstructions(p, d)
+	r.strips(p, d)
 	r.table(p, d)
 	if r.m.Over && !r.final() {
 		p.para("Argosy no longer follows this; `argosy get applications` shows the state.")

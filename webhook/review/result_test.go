@@ -94,6 +94,14 @@ var results = map[string]func(t *testing.T) (Facts, []forge.Outcome){
 		f.Merge.Holds = []mirror.Hold{hold}
 		return f, outcomes
 	},
+	"merged-wave-1":         rolledOut(),
+	"merged-wave-2-waits":   rolledOut(healthy("staging"), after(soaked)),
+	"merged-wave-1-soaks":   rolledOut(healthy("staging")),
+	"merged-wave-2":         rolledOut(healthy("staging"), after(soaked), approved),
+	"merged-waves-returned": rolledOut(healthy("staging"), after(soaked), approved,
+		degraded("prod"), after(soaked), healthy("staging", "prod")),
+	"merged-waves-done":     rolledOut(healthy("staging"), after(soaked), approved,
+		healthy("prod")),
 	"merged-deletions-held": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, purged)
 		hold := mirror.Hold{Revision: merge, Reason: mirror.HoldDeletions, Tenant: "acme",
@@ -161,7 +169,7 @@ func TestResults(t *testing.T) {
 			if again := Result(f, outcomes, MostComment); again != r {
 				t.Error("the same facts gave another text")
 			}
-			if want := name == "merged-healthy"; r.Final != want {
+			if want := name == "merged-healthy" || name == "merged-waves-done"; r.Final != want {
 				t.Errorf("final: %v", r.Final)
 			}
 			golden(t, name+".md", r.Text+"\nverdict: "+r.Line+"\n")
@@ -320,21 +328,5 @@ func TestAMergeOfNothingIsOneLine(t *testing.T) {
 	if r := Result(f, nil, MostComment); r.Text != Marker+
 		"\n\nNothing that Argosy manages changed.\n" || !r.Final {
 		t.Errorf("%q %v", r.Text, r.Final)
-	}
-}
-
-func TestAnApplicationInAWaveIsNotSuperseded(t *testing.T) {
-	for state, want := range map[mirror.RolloutState]phase{mirror.RolloutRunning: progressing,
-		mirror.RolloutReturned: failed} {
-		f, outcomes := mergedOf(t, bumped)
-		o := application(t, f, outcomes, "prod")
-		o.Rollout = forge.Rolling{Hash: o.Hash, State: state, Wave: "2 of 2 (rest)"}
-		o.Hash = "before"
-		rows := resultRows(f.Merge, outcomes)
-		if !slices.ContainsFunc(rows, func(r resultRow) bool {
-			return r.phase == want && strings.Contains(r.text, "wave 2 of 2 (rest)")
-		}) {
-			t.Errorf("%s: %+v", state, rows)
-		}
 	}
 }
