@@ -89,10 +89,9 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 		d.Soak = declared.SoakOf(d)
 		ring := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: following[d.Name],
 			Known:  map[fleet.EngineName]mirror.InstanceFacts{},
-			Behind: map[fleet.EngineName]bool{}, OfPool: map[fleet.EngineName]bool{}}
+			Behind: map[fleet.EngineName]bool{}}
 		for _, e := range ring.Engines {
-			spec := view.Engine(e).Engine
-			ring.Behind[e], ring.OfPool[e] = spec.Connection.Agent != nil, spec.Pool != nil
+			ring.Behind[e] = view.Engine(e).Engine.Connection.Agent != nil
 			if known, ok := facts.Instances[e]; ok {
 				ring.Known[e] = known
 			}

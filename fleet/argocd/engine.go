@@ -50,7 +50,10 @@ type Options struct {
 	Restarts []fleet.Component
 	// the platform allows a fence: Preflight names a missing right
 	Fences bool
-	Now    func() time.Time // default time.Now
+	// Applications of a managed instance are rendered under its ring's next version: Preflight
+	// names a missing right
+	Shadows bool
+	Now     func() time.Time // default time.Now
 }
 
 func (o Options) withDefaults() Options {

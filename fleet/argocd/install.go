@@ -128,17 +128,36 @@ func (e preflight) installFindings(ctx context.Context) ([]engine.Finding, error
 			missing = append(missing, strings.TrimSpace(r.verb+" "+r.resource+" "+r.name))
 		}
 	}
-	if err != nil || len(missing) == 0 {
-		return nil, err
+	shadow, serr := e.shadowFindings(ctx)
+	if err = errors.Join(err, serr); err != nil || len(missing) == 0 {
+		return shadow, err
 	}
 	more := ""
 	if n := len(missing) - 5; n > 0 {
 		missing, more = missing[:5], fmt.Sprintf(" and %d more", n)
 	}
-	return []engine.Finding{{Code: "install-rights",
+	return append(shadow, engine.Finding{Code: "install-rights",
 		Message: e.actor() + " may not " + strings.Join(missing, ", ") + more +
 			", and cannot install Argo CD in namespace " + e.namespace,
 		Fix: "grant the rights of docs/rings.md (argocd.install of the chart argosy-agent, " +
 			"rbac.engineInstalls of the chart argosy), or " +
-			"remove argocd.managed of the Engine"}}, nil
+			"remove argocd.managed of the Engine"}), nil
+}
+
+// shadowFindings names the missing rights with which the Applications are rendered under the
+// ring's next version. Those on Secrets are among the needed ones.
+func (e preflight) shadowFindings(ctx context.Context) ([]engine.Finding, error) {
+	if !e.options.Shadows {
+		return nil, nil
+	}
+	missing, err := e.missingRights(ctx, []right{{resource: "pods", verb: "list"},
+		{resource: "pods/portforward", verb: "create"}})
+	if err != nil || len(missing) == 0 {
+		return nil, err
+	}
+	return []engine.Finding{{Code: "shadow-rights",
+		Message: e.actor() + " may not " + strings.Join(missing, ", ") + " in namespace " +
+			e.namespace + ", and cannot compare what the next version of Argo CD renders",
+		Fix: "grant the rights of docs/shadow.md (rbac.engineInstalls of the chart argosy); a " +
+			"ring with gates.skipShadow does not need them"}}, nil
 }

@@ -535,10 +535,12 @@ func (e preflight) allowed(ctx context.Context, r right) (bool, error) {
 
 // allowed reports whether the client has the right; an empty namespace means all.
 func (c *client) allowed(ctx context.Context, r right) (bool, error) {
+	kind, part, _ := strings.Cut(r.resource, "/")
 	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1",
 		"kind": "SelfSubjectAccessReview", "spec": map[string]any{
 			"resourceAttributes": map[string]any{"namespace": r.namespace,
-				"group": r.group, "resource": r.resource, "name": r.name, "verb": r.verb}}})
+				"group": r.group, "resource": kind, "subresource": part, "name": r.name,
+				"verb": r.verb}}})
 	if err != nil {
 		return false, fmt.Errorf("access review: %w", err)
 	}

@@ -343,6 +343,62 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 			t.Errorf("got %q", text)
 		}
 	})
+	t.Run("rights of a ring", func(t *testing.T) {
+		ns := space(t, c)
+		token, err := c.TenantToken(t.Context(), "installer-"+ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant := func(rules ...rbacv1.PolicyRule) {
+			t.Helper()
+			err := c.Apply(t.Context(), &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{Name: "installer-" + ns}, Rules: rules},
+				&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "installer-" + ns},
+					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+						Name: "installer-" + ns},
+					Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+						Namespace: "stack-tenants", Name: "installer-" + ns}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := []rbacv1.PolicyRule{
+			{APIGroups: []string{"", "apps", "argoproj.io", "apiextensions.k8s.io",
+				"rbac.authorization.k8s.io", "networking.k8s.io"}, Resources: []string{
+				"applications", "appprojects", "secrets", "configmaps", "serviceaccounts",
+				"services", "deployments", "statefulsets", "networkpolicies", "roles",
+				"rolebindings", "customresourcedefinitions"}, Verbs: []string{"*"}}}
+		grant(all...)
+		spec := engineSpec()
+		spec.ArgoCD.Namespace, spec.ArgoCD.Managed = ns, true
+		config := &rest.Config{Host: c.Server, BearerToken: token,
+			TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}}
+		findings := func(o Options) []engine.Finding {
+			t.Helper()
+			o.Stopped = func(fleet.TenantName) bool { return false }
+			e, err := Connect(testEngine, spec, config, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := e.Preflight(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report.Findings
+		}
+		found := findings(Options{Shadows: true})
+		if len(found) != 1 || found[0].Code != "shadow-rights" || found[0].Blocks ||
+			!strings.Contains(found[0].Message, "list pods, create pods/portforward") {
+			t.Fatalf("findings are %+v", found)
+		}
+		if found := findings(Options{}); len(found) > 0 {
+			t.Errorf("without shadows, the findings are %+v", found)
+		}
+		grant(append(all, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"},
+			Verbs: []string{"list"}}, rbacv1.PolicyRule{APIGroups: []string{""},
+			Resources: []string{"pods/portforward"}, Verbs: []string{"create"}})...)
+		waitUntil(t, func() bool { return len(findings(Options{Shadows: true})) == 0 })
+	})
 	t.Run("the kinds", func(t *testing.T) {
 		b := newFaultRig(t, Options{})
 		b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {

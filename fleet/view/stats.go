@@ -29,12 +29,14 @@ type FleetStats struct {
 	// by name, the rings that change no further engine before a person has decided: a gate has
 	// failed, or their manifests are not what they declare
 	HaltedRings map[string]Backlog
-	Holds       map[mirror.HoldReason]Backlog
-	Problems    map[fleet.Severity]int
-	Quarantines int
-	Rechecks    Backlog        // pending review jobs, for pull requests and the branch
-	Jobs        map[string]int // review jobs, by River's state
-	Stops       map[mirror.StopScope]Backlog
+	// by name, the rings that wait until differences of their version are approved
+	DifferingRings map[string]Backlog
+	Holds          map[mirror.HoldReason]Backlog
+	Problems       map[fleet.Severity]int
+	Quarantines    int
+	Rechecks       Backlog        // pending review jobs, for pull requests and the branch
+	Jobs           map[string]int // review jobs, by River's state
+	Stops          map[mirror.StopScope]Backlog
 	// environments for which free capacity is no help: Placed ones have outgrown their engine
 	TooLarge  struct{ Unplaced, Placed int }
 	Rebalance mirror.RebalanceState // of the open one; "": there is none

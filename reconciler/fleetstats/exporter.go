@@ -86,6 +86,9 @@ var (
 	descHaltedRing = desc("argosy_ring_halted",
 		"1 while a ring changes the Argo CD of no further engine before a person has decided, "+
 			"since a gate has failed or its manifests are not what it declares; else absent.", "ring")
+	descDiffers = desc("argosy_ring_differs_timestamp_seconds",
+		"Since when a ring waits until the differences of its version are approved; else absent.",
+		"ring")
 	descTooLarge = desc("argosy_environments_too_large",
 		"Environments with more Applications than an engine has capacity: Unplaced, than every "+
 			"engine that may serve them, or Placed, than their engine.", "state")
@@ -129,7 +132,8 @@ var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descAp
 	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
 	descReachable, descAttended, descLastSeen, descFault, descRemedy, descFence,
 	descLag, descQueue, descCPU, descMemory,
-	descRows, descUnread, descParked, descOrphans, descUnproven, descHaltedRing, descTooLarge,
+	descRows, descUnread, descParked, descOrphans, descUnproven, descHaltedRing,
+	descDiffers, descTooLarge,
 	descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descRebalance, descStops, descStopAge}
@@ -264,6 +268,9 @@ func (s exporter) engines(f view.FleetStats) {
 	}
 	for ring := range f.HaltedRings {
 		s.flag(descHaltedRing, true, ring)
+	}
+	for ring, b := range f.DifferingRings {
+		s.time(descDiffers, b.Oldest, ring)
 	}
 	s.count(descTooLarge, f.TooLarge.Unplaced, "Unplaced")
 	s.count(descTooLarge, f.TooLarge.Placed, "Placed")

@@ -74,7 +74,9 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 					Parked:      16}},
 			Orphans:     map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
 			HaltedRings: map[string]view.Backlog{"canary": {Count: 1}},
-			Unproven:    map[mirror.Lost]view.Backlog{mirror.LostEngine: {Count: 5}},
+			DifferingRings: map[string]view.Backlog{
+				"stable": {Count: 1, Oldest: time.Unix(2000, 0)}},
+			Unproven: map[mirror.Lost]view.Backlog{mirror.LostEngine: {Count: 5}},
 			Agents: view.AgentStats{Connected: 9, Never: 1, Waiting: []view.Backlog{
 				{Count: 1, Oldest: time.Now()},
 				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)},
@@ -101,6 +103,7 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 			`argosy_engine_parked_applications{engine="eu-1"} 16`, `argosy_strays{engine="eu-1"} 3`,
 			`argosy_strays{engine="acme.edge"} 1`, `argosy_unproven_objects{lost="Engine"} 5`,
 			`argosy_unproven_objects{lost="Cluster"} 0`, `argosy_ring_halted{ring="canary"} 1`,
+			`argosy_ring_differs_timestamp_seconds{ring="stable"} 2000`,
 			`argosy_holds_oldest_timestamp_seconds{reason="deletions"} 1000`)
 		if strings.Contains(scrape(), `argosy_engine_oldest_waiting_timestamp_seconds{`) {
 			t.Error("nothing waits, and has a time")

@@ -291,6 +291,10 @@ func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) 
 		few("name", "since", "rings WHERE state IN ('Halted', 'Unavailable')")); err != nil {
 		return err
 	}
+	if f.DifferingRings, err = backlogs[string](ctx, tx,
+		few("name", "since", "rings WHERE state = 'Differs'")); err != nil {
+		return err
+	}
 	large, err := backlogs[string](ctx, tx,
 		few("(engine <> '')::text", noTime, "placements WHERE body ? 'tooLarge'"))
 	f.TooLarge.Placed, f.TooLarge.Unplaced = large["true"].Count, large["false"].Count

@@ -15,7 +15,7 @@ import (
 // sqlInstance is an instance i as JSON.
 const sqlInstance = `jsonb_build_object('engine', i.engine, 'ring', i.ring, 'state', i.state, 'version', i.version, 'digest', i.digest,
 	'message', i.message, 'since', i.since, 'goodVersion', i.good_version, 'goodDigest', i.good_digest, 'degradedBefore', i.degraded_before,
-	'unknownBefore', i.unknown_before, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
+	'unknownBefore', i.unknown_before, 'fresh', i.fresh, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
 	'goodAgentVersion', i.good_agent_version, 'goodAgentDigest', i.good_agent_digest)`
 
 // sqlShadowed is an instance i with its shadow, which an agent may not read.
@@ -30,8 +30,10 @@ const sqlRing = `jsonb_build_object('name', r.name, 'state', r.state, 'version',
 	'since', r.since, 'halted', r.halted, 'pausedAt', r.paused_at, 'pausedBy', r.paused_by, 'pauseReason', r.pause_reason,
 	'engines', (SELECT coalesce(jsonb_agg(` + sqlShadowed + ` ORDER BY i.engine), '[]') FROM instances i WHERE i.ring = r.name))`
 
-// sqlJudged counts an engine's Applications that are Degraded, and that Argo CD cannot compare.
-const sqlJudged = `SELECT count(*) FILTER (WHERE s.health = 'Degraded') AS degraded, count(*) FILTER (WHERE s.sync = 'Unknown') AS unknown
+// sqlJudged counts an engine's Applications that are Degraded, and that Argo CD cannot compare. The
+// engine is fresh if Argo CD has reported none.
+const sqlJudged = `SELECT count(*) FILTER (WHERE s.health = 'Degraded') AS degraded, count(*) FILTER (WHERE s.sync = 'Unknown') AS unknown,
+	count(s.observed_at) = 0 AS fresh
 	FROM status s WHERE s.kind = 'Application' AND NOT s.gone AND s.engine = `
 
 // sqlConnected reports whether the agent that holds the lease l of an instance i is connected; true
@@ -136,10 +138,11 @@ func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position i
 			b.Queue(`
 				WITH counted AS (`+sqlJudged+`$1),
 				news AS (
-					INSERT INTO instances AS i (engine, ring, state, version, digest, degraded_before, unknown_before, agent_version, agent_digest)
-					SELECT $1, $2, 'Installing', $3, $4, degraded, unknown, $5, $6 FROM counted
+					INSERT INTO instances AS i (engine, ring, state, version, digest, degraded_before, unknown_before, fresh, agent_version, agent_digest)
+					SELECT $1, $2, 'Installing', $3, $4, degraded, unknown, fresh, $5, $6 FROM counted
 					ON CONFLICT (engine) DO UPDATE SET ring = $2, state = 'Installing', version = $3, digest = $4, message = '', since = now(),
-						agent_version = $5, agent_digest = $6, degraded_before = excluded.degraded_before, unknown_before = excluded.unknown_before
+						agent_version = $5, agent_digest = $6, degraded_before = excluded.degraded_before, unknown_before = excluded.unknown_before,
+						fresh = excluded.fresh
 						WHERE i.state <> 'Removing'
 					RETURNING engine)
 				SELECT new_event('engine', '', engine, 'Argo CD ' || $3 || ' is being installed by ring ' || $2) FROM news`,

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -45,6 +46,9 @@ func TestARingFromItsFirstStepToAHalt(t *testing.T) {
 			t.Fatalf("%+v", f)
 		}
 		return f.Instances["eu-1"]
+	}
+	if f := facts(); !f.Fresh {
+		t.Errorf("Argo CD has reported no Application, and the instance is not fresh: %+v", f)
 	}
 	if f := facts(); f.GoodDigest != "" {
 		t.Errorf("an instance that does not run has passed the gates: %+v", f)
@@ -98,6 +102,12 @@ func TestARingFromItsFirstStepToAHalt(t *testing.T) {
 	if got := halted(); len(got) != 0 {
 		t.Errorf("halted: %v", got)
 	}
+	take(mirror.RingStep{State: mirror.RingDiffers})
+	differs := must(s.Views.FleetStats(ctx,
+		view.StatsQuery{Holder: loop.Holder}))(t).DifferingRings
+	if b := differs["canary"]; b.Count != 1 || time.Since(b.Oldest).Abs() > time.Minute {
+		t.Errorf("rings that differ: %v", differs)
+	}
 	take(mirror.RingStep{State: mirror.RingHalted, Halted: digest})
 	if got := halted(); got["canary"].Count != 1 {
 		t.Errorf("halted: %v", got)
@@ -112,6 +122,13 @@ func TestARingFromItsFirstStepToAHalt(t *testing.T) {
 	if err := s.Decisions.PauseRing(ctx, mirror.RingDecision{Ring: "none",
 		By: "ann"}); !errors.Is(err, mirror.ErrNoRing) {
 		t.Errorf("%v", err)
+	}
+	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, health, observed_at)
+		VALUES ('eu-1', 'Application', 'seen', 'acme', 'Degraded', now())`)
+	take(mirror.RingStep{State: mirror.RingMoving, Targets: []mirror.InstanceTarget{
+		{Engine: "eu-1", Version: "3.5.7", Digest: digest}}})
+	if f := facts(); f.Fresh || f.DegradedBefore != 1 {
+		t.Errorf("an engine with an Application is fresh: %+v", f)
 	}
 	check(t, s.Plans.KeepRings(ctx, loop, []string{"canary"}, []fleet.EngineName{"eu-1"}, nil))
 	if i, _, err := s.Work.WantedInstance(ctx, worker); i.State != mirror.InstanceReleasing ||

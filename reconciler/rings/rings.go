@@ -26,8 +26,6 @@ type Ring struct {
 	// engines behind agents, which have the version of the ring's Agent, and no shadow
 	Behind map[fleet.EngineName]bool
 	Known  map[fleet.EngineName]mirror.InstanceFacts
-	// engines that a pool makes: they get their first Applications during the soak
-	OfPool map[fleet.EngineName]bool
 }
 
 // Next returns the steps of the rings, which are in the order of the Fleet, without those that
@@ -197,8 +195,8 @@ func (d decision) gate(i mirror.InstanceFacts) string {
 		return ""
 	case i.Work.Faulty():
 		return "is " + string(i.Work.State) + " under " + i.Version
-	case d.OfPool[i.Engine] && i.GoodDigest == "":
-		return "" // there were no Applications before
+	case i.Fresh:
+		return "" // it gets its first Applications during the soak
 	case i.Degraded > i.DegradedBefore+d.Gates.Degraded:
 		return fmt.Sprintf("has %d Degraded Applications under %s, and had %d", i.Degraded,
 			i.Version, i.DegradedBefore)

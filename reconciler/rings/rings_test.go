@@ -334,21 +334,23 @@ func TestAFirstAgentReturnsToTheImageBefore(t *testing.T) {
 	}
 }
 
-// The Applications that a pool's new engine gets are no fault of its version. Those of an engine
-// that was taken over are judged, and so is the next version of the pool's engine.
-func TestANewEngineOfAPoolIsNotJudgedByItsFirstApplications(t *testing.T) {
-	for _, ofPool := range []bool{true, false} {
+// The first Applications of an engine that had none are no fault of its version. Those of an engine
+// that was taken over are judged, and so is the next version of a fresh engine.
+func TestAFreshEngineIsNotJudgedByItsFirstApplications(t *testing.T) {
+	t.Parallel()
+	for _, fresh := range []bool{true, false} {
 		w := newFleet(t)
-		w.ring("canary").OfPool = map[fleet.EngineName]bool{"c-1": ofPool}
 		w.step()
 		w.runs()
-		w.set("c-1", func(i *mirror.InstanceFacts) { i.Unknown, i.Degraded = 45, 1 })
+		w.set("c-1", func(i *mirror.InstanceFacts) {
+			i.Fresh, i.Unknown, i.Degraded = fresh, 45, 1
+		})
 		w.now = w.now.Add(2 * Steady)
 		w.step()
-		if halted := w.ring("canary").Stored.State == mirror.RingHalted; halted == ofPool {
-			t.Errorf("of a pool: %t, halted: %t", ofPool, halted)
+		if halted := w.ring("canary").Stored.State == mirror.RingHalted; halted == fresh {
+			t.Errorf("fresh: %t, halted: %t", fresh, halted)
 		}
-		if !ofPool {
+		if !fresh {
 			continue
 		}
 		w.pass(90)
@@ -356,9 +358,23 @@ func TestANewEngineOfAPoolIsNotJudgedByItsFirstApplications(t *testing.T) {
 		w.declare("3.5.7")
 		w.step()
 		w.runs()
-		w.set("c-1", func(i *mirror.InstanceFacts) { i.Degraded += 3 })
+		w.set("c-1", func(i *mirror.InstanceFacts) { i.Fresh, i.Degraded = false, i.Degraded+3 })
 		w.now = w.now.Add(2 * Steady)
 		w.step()
 		w.state("canary", mirror.RingHalted, "has 4 Degraded Applications under 3.5.7, and had 1")
 	}
+}
+
+// An engine that is fresh still has to work.
+func TestAFreshEngineHaltsItsRingWhenItDoesNotWork(t *testing.T) {
+	t.Parallel()
+	w := newFleet(t)
+	w.step()
+	w.runs()
+	w.set("c-1", func(i *mirror.InstanceFacts) {
+		i.Fresh, i.Work.State = true, mirror.ControllerStuck
+	})
+	w.now = w.now.Add(2 * Steady)
+	w.step()
+	w.state("canary", mirror.RingHalted, "is ControllerStuck")
 }
