@@ -185,9 +185,9 @@ func tone(state any) string {
 	return "none"
 }
 
-// percent returns part of whole, 0 to 100; 100 if whole is zero and part is not.
 func mebibytes(bytes float64) string { return fmt.Sprintf("%.0f MiB", bytes/(1<<20)) }
 
+// percent returns part of whole, 0 to 100; 100 if whole is zero and part is not.
 func percent(part, whole int) int {
 	if whole <= 0 {
 		return min(part, 1) * 100
