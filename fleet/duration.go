@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -12,6 +13,21 @@ type Duration time.Duration
 // MarshalJSON writes the duration as Go writes it: "1h0m0s".
 func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
+}
+
+// Short writes the duration as people do: "3m" and not "3m0s"; "" for 0.
+func (d Duration) Short() string {
+	if d == 0 {
+		return ""
+	}
+	s := time.Duration(d).String()
+	if short, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = short + "m"
+	}
+	if short, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = short + "h"
+	}
+	return s
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

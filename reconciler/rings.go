@@ -124,31 +124,16 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 // those that are not declared any more.
 func follow(view *catalog.View, facts mirror.RingFacts) (following map[string][]fleet.EngineName,
 	released, removed []fleet.EngineName) {
-	following = map[string][]fleet.EngineName{}
-	managed := map[fleet.EngineName]bool{}
-	for _, name := range view.Engines() {
-		d := view.Engine(name)
-		if d != nil && d.Engine.ArgoCD.Managed {
-			managed[name] = true
-			if m := d.Engine.Pool; m != nil && m.State == fleet.MemberRemoving {
-				continue // no ring installs it again
-			}
-			following[d.Engine.RingName()] = append(following[d.Engine.RingName()], name)
-		}
-	}
-	for _, names := range following {
-		slices.Sort(names)
-	}
 	for name, i := range facts.Instances {
-		switch {
-		case managed[name]:
-		case view.Engine(name) == nil:
+		switch d := view.Engine(name); {
+		case d != nil && d.Engine.ArgoCD.Managed:
+		case d == nil:
 			removed = append(removed, name)
 		case i.State != mirror.InstanceReleasing:
 			released = append(released, name)
 		}
 	}
-	return following, released, removed
+	return view.Following(), released, removed
 }
 
 // forget removes what the declarations do not have any more.

@@ -449,6 +449,14 @@ func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]mirro
 	return seen.Deletions, err
 }
 
+func (r *records) Rendered(_ context.Context, digests []string) (all []mirror.Rendered, err error) {
+	for _, d := range digests {
+		all = append(all, mirror.Rendered{Ring: "canary", Digest: d, Applications: 40,
+			Differences: 3})
+	}
+	return all, nil
+}
+
 func (r *records) Stops(context.Context, view.Scope) ([]mirror.Stop, error) { return nil, nil }
 
 func (r *records) Holds(_ context.Context, _ view.Scope, by view.Filter, _ view.Page) (

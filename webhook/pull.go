@@ -270,6 +270,15 @@ func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview)
 	if p.Report == nil {
 		return nil
 	}
+	var digests []string
+	for _, ring := range p.Report.Rings {
+		digests = append(digests, ring.Digest)
+	}
+	if len(digests) > 0 {
+		if f.Rendered, err = r.Status.Rendered(ctx, digests); err != nil {
+			return err
+		}
+	}
 	keys, engines := []fleet.ObjectKey{}, map[fleet.EngineName]bool{}
 	for _, e := range p.Effects {
 		engines[e.Key.Engine] = true

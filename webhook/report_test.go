@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // located are problems in the file that the pull request changes, line by line.
@@ -171,5 +172,18 @@ func TestNewHeadTakesProblemsBack(t *testing.T) {
 	if text := h.comment(); h.state(forge.CheckValidate) != "success" ||
 		strings.Contains(text, "not known") {
 		t.Error(text)
+	}
+}
+
+// The comment of a change of a ring has what comparisons with the version have found.
+func TestTheCommentOfARingCountsItsDifferences(t *testing.T) {
+	h := harborOf(t, false)
+	h.open(h.alice, nil)
+	h.planner.answer.Report.Rings = []report.Ring{{Name: "stable", Version: "3.5.7",
+		Digest: "sha256:new", Engines: []report.RingEngine{{Name: "eu-1", From: "2.14.21"}}}}
+	h.review()
+	if out := h.shown(); !strings.Contains(out, "eu-1 goes from 2.14.21 to 3.5.7") ||
+		!strings.Contains(out, "40 Applications of ring `canary` so far: 3 differ") {
+		t.Errorf("the comment is\n%s", out)
 	}
 }

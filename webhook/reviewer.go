@@ -131,6 +131,7 @@ type Records interface {
 type Status interface {
 	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
+	Rendered(ctx context.Context, digests []string) ([]mirror.Rendered, error)
 	Holds(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
 		[]mirror.Hold, string, error)
 	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (

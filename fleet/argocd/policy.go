@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
 
@@ -74,29 +73,14 @@ func renderRetry(r *fleet.Retry) (*v1alpha1.RetryStrategy, error) {
 	}
 	out := &v1alpha1.RetryStrategy{Limit: int64(r.Limit)}
 	if b := r.Backoff; b != nil {
-		out.Backoff = &v1alpha1.Backoff{Duration: shortDuration(b.Duration),
-			MaxDuration: shortDuration(b.MaxDuration)}
+		out.Backoff = &v1alpha1.Backoff{Duration: b.Duration.Short(),
+			MaxDuration: b.MaxDuration.Short()}
 		if b.Factor != 0 {
 			factor := int64(b.Factor)
 			out.Backoff.Factor = &factor
 		}
 	}
 	return out, nil
-}
-
-// shortDuration writes a duration as people write it for Argo CD: "3m", not "3m0s".
-func shortDuration(d fleet.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	s := time.Duration(d).String()
-	if short, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = short + "m"
-	}
-	if short, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = short + "h"
-	}
-	return s
 }
 
 func renderNamespace(s fleet.Sync) (*v1alpha1.ManagedNamespaceMetadata, error) {

@@ -140,6 +140,24 @@ func (v *View) Pools() []string {
 	})
 }
 
+// Following lists the managed engines of each ring, by name. No ring installs the Argo CD again of
+// an instance that its pool removes.
+func (v *View) Following() map[string][]fleet.EngineName {
+	all := map[string][]fleet.EngineName{}
+	for _, name := range v.Engines() {
+		d := v.Engine(name)
+		if d == nil || !d.Engine.ArgoCD.Managed ||
+			d.Engine.Pool != nil && d.Engine.Pool.State == fleet.MemberRemoving {
+			continue
+		}
+		all[d.Engine.RingName()] = append(all[d.Engine.RingName()], name)
+	}
+	for _, names := range all {
+		slices.Sort(names)
+	}
+	return all
+}
+
 // InstancesOf lists the engines that are instances of a pool, by number.
 func (v *View) InstancesOf(pool string) (all []fleet.PoolMember) {
 	for _, name := range v.Engines() {

@@ -80,6 +80,15 @@ type FieldDifference struct {
 	After  string `json:"after"`
 }
 
+// Rendered counts the Applications of a ring whose last comparison was with the manifests of a
+// digest.
+type Rendered struct {
+	Ring, Digest string
+	Applications int
+	Differences  int // of them
+	Pending      int // of the differences: not approved
+}
+
 // Difference is what the next version renders differently for one Application.
 type Difference struct {
 	Ring        string                `json:"ring"`

@@ -29,7 +29,7 @@ func (p *Plan) Report() (report.Report, error) {
 				c.Key.String())
 		}
 	}
-	r.Drains = p.outcome.drains
+	r.Rings, r.Drains = p.rings(), p.outcome.drains
 	rows := map[fleet.TenantName][]diff.RowChange{}
 	for _, c := range p.Rows {
 		rows[c.Row.Tenant] = append(rows[c.Row.Tenant], c)

@@ -190,6 +190,23 @@ func (s *Views) Differences(ctx context.Context, scope view.Scope, by view.Filte
 	}, f, page, nil)
 }
 
+// Rendered returns what the comparisons with the digests have found so far, by ring. Fewer
+// comparisons than the engines have Applications are not all of them.
+func (s *Views) Rendered(ctx context.Context, digests []string) (all []mirror.Rendered, err error) {
+	scan := func(row pgx.CollectableRow) (r mirror.Rendered, err error) {
+		err = row.Scan(&r.Ring, &r.Digest, &r.Applications, &r.Differences, &r.Pending)
+		return r, err
+	}
+	err = s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
+		all, err = read(ctx, tx, scan, `
+			SELECT x.ring, x.digest, count(*), count(*) FILTER (WHERE x.hash <> ''),
+				count(*) FILTER (WHERE x.hash <> '' AND x.approved_hash <> x.hash)
+			FROM shadow_differences x WHERE x.digest = ANY($1) GROUP BY x.ring, x.digest ORDER BY x.ring, x.digest`, digests)
+		return err
+	})
+	return all, wrap(err, "comparisons of rings")
+}
+
 // ApproveDifferences approves exactly the named differences, or none: mirror.ErrNoDifference if one
 // is not there any more.
 func (s *Decisions) ApproveDifferences(ctx context.Context, d mirror.DifferenceApproval) error {

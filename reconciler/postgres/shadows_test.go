@@ -107,6 +107,23 @@ func TestAShadowFromItsFirstStepToItsRemoval(t *testing.T) {
 		w.Differences != 1 || w.Pending != 1 || len(w.Tenants) != 1 || w.Tenants[0] != "acme" {
 		t.Fatalf("%+v", w)
 	}
+	rendered := func(digests ...string) []mirror.Rendered {
+		t.Helper()
+		return must(s.Views.Rendered(ctx, digests))(t)
+	}
+	want := mirror.Rendered{Ring: "canary", Digest: "new", Applications: 2, Differences: 1,
+		Pending: 1}
+	if got := rendered("new", "other"); len(got) != 1 || got[0] != want {
+		t.Errorf("rendered: %+v", got)
+	}
+	if got := rendered("other"); len(got) > 0 {
+		t.Errorf("rendered with another version: %+v", got)
+	}
+	check(t, s.approve(tasks[0].Name, oneHash))
+	want.Pending = 0
+	if got := rendered("new"); len(got) != 1 || got[0] != want {
+		t.Errorf("rendered after the approval: %+v", got)
+	}
 	if left := s.tasks("new", "1", ""); len(left) > 0 {
 		t.Errorf("compared Applications are compared again: %+v", left)
 	}

@@ -203,6 +203,7 @@ func (c *comment) changes(p *page, d detail) {
 		p.para("**Changes of the platform**")
 		p.items(each(c.f.Plan.Platform, platform), d.list)
 	}
+	c.rings(p, d)
 	for _, drain := range c.f.Plan.Drains {
 		p.para("**Drain of engine " + code(string(drain.Engine)) + "**: " + prose(drain.Summary()))
 		var lines []string
@@ -222,6 +223,46 @@ func (c *comment) changes(p *page, d detail) {
 	c.fields(p, d)
 	if d.rows != eachRow {
 		p.para("There are too many changes to list them here. " + c.elsewhere())
+	}
+}
+
+// rings writes what the rings do after the merge, and what is known of their versions already.
+func (c *comment) rings(p *page, d detail) {
+	shown := map[string]bool{} // by digest
+	for _, ring := range c.f.Plan.Rings {
+		p.para("**Ring " + code(ring.Name) + "**: " + prose(ring.Summary()) + ".")
+		lines := ring.Lines()
+		for i := range lines {
+			lines[i] = clean(lines[i], mostLine)
+		}
+		p.code("text", lines[:min(len(lines), d.list)])
+		p.rest(len(lines)-d.list, "engines more")
+		if approval := ring.Approval(); approval != "" {
+			p.para(prose(approval) + ".")
+		}
+		if !shown[ring.Digest] {
+			c.rendered(p, ring)
+		}
+		shown[ring.Digest] = true
+	}
+}
+
+// rendered writes what comparisons with the version of a ring have found, of whatever ring.
+func (c *comment) rendered(p *page, ring report.Ring) {
+	for _, r := range c.f.Rendered {
+		if r.Digest != ring.Digest || r.Applications == 0 {
+			continue
+		}
+		known := "Version " + tick(ring.Version) + " has rendered " +
+			report.Count(r.Applications, "Application") + " of ring " + tick(r.Ring) + " so far: "
+		if r.Differences == 0 {
+			known += "none differs."
+		} else {
+			known += fmt.Sprintf("%d %s, %d of them without an approval. List them with %s.",
+				r.Differences, report.Plural(r.Differences, "differs", "differ"), r.Pending,
+				tick("argosy rings differences "+r.Ring))
+		}
+		p.para(prose(known))
 	}
 }
 
@@ -926,7 +967,9 @@ func (c *comment) arrival() []string {
 		}
 	}
 	var parts []string
-	if len(now)+len(later) == 0 {
+	if len(now)+len(later) == 0 && len(c.f.Plan.Rings) > 0 {
+		parts = append(parts, "no object of a tenant changes, and the rings begin within seconds.")
+	} else if len(now)+len(later) == 0 {
 		parts = append(parts, "nothing changes on any engine.")
 	}
 	if len(now) > 0 {

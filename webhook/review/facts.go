@@ -73,6 +73,7 @@ type Facts struct {
 	Engines    map[fleet.EngineName]Engine // named by the plan
 	Stops      []mirror.Stop               // in force
 	Collisions []forge.Collision
+	Rendered   []mirror.Rendered // with the manifests of the plan's rings
 
 	Link  string // to the whole plan, http or https; empty: there is no page
 	Merge *Merge // after the merge

@@ -30,6 +30,24 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f.Reviews = []forge.Review{approval(bob, noon)}
 		return f
 	},
+	"ring": func(t *testing.T) Facts {
+		f, _ := planned(t, ringFleet("2.14.21", "2.14.21"), ringFleet("3.5.7", "3.5.7"))
+		f.Rendered = []mirror.Rendered{
+			{Ring: "canary", Digest: ringDigest("3.5.7"), Applications: 40, Differences: 3,
+				Pending: 1},
+			{Ring: "stable", Digest: ringDigest("2.14.21"), Applications: 7, Differences: 7}}
+		return f
+	},
+	"ring-first": func(t *testing.T) Facts {
+		f, _ := planned(t, appliedFleet(), ringFleet("3.5.7", "2.14.21"))
+		return f
+	},
+	"ring-unchecked": func(t *testing.T) Facts {
+		f, _ := planned(t, ringFleet("2.14.21", "2.14.21"), ringFleet("2.14.21", "3.5.7").edit(
+			"fleet/fleet.yaml", "version: 3.5.7,",
+			"version: 3.5.7, atOnce: 2, gates: {skipShadow: true},"))
+		return f
+	},
 	"not-ours": func(t *testing.T) Facts {
 		f, _ := planned(t, appliedFleet(), appliedFleet())
 		return f

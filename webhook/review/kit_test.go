@@ -104,6 +104,27 @@ func appliedFleet() tree {
 	}
 }
 
+// ringFleet is appliedFleet with two rings, each of one engine, with these versions.
+func ringFleet(canary, stable string) tree {
+	t := appliedFleet()
+	t["fleet/fleet.yaml"] += "  rings:\n"
+	for _, r := range []struct{ ring, engine, version string }{
+		{"canary", "eu-1", canary}, {"stable", "us-1", stable}} {
+		t["fleet/fleet.yaml"] += "    - {name: " + r.ring + ", version: " + r.version +
+			", soak: 24h, manifests: {directory: argocd/" + r.version + ", digest: \"" +
+			ringDigest(r.version) + "\"}}\n"
+		file := "fleet/engines/" + r.engine + ".yaml"
+		t[file] = strings.NewReplacer("installationID:", "managed: true, installationID:",
+			"  region:", "  ring: "+r.ring+"\n  region:").Replace(t[file])
+	}
+	return t
+}
+
+// ringDigest is a digest for the manifests of a version.
+func ringDigest(version string) string {
+	return "sha256:" + strings.Repeat("0", 64-len(version)) + strings.ReplaceAll(version, ".", "0")
+}
+
 // jobs lays n more deployments of acme over a tree.
 func (t tree) jobs(n int) tree {
 	out := maps.Clone(t)

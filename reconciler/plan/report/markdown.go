@@ -45,6 +45,13 @@ func (m *markdown) plan(r Report) {
 		m.add("\n**Platform**\n")
 		m.block("text", r.Platform)
 	}
+	for _, ring := range r.Rings {
+		m.add("\n> **Ring %s:** %s.\n", code(ring.Name), plain(ring.Summary()))
+		m.block("text", ring.Lines())
+		if a := ring.Approval(); a != "" {
+			m.add("\n%s.\n", plain(a))
+		}
+	}
 	for _, d := range r.Drains {
 		m.add("\n> **%s %s:** %s.\n", d.Title(), code(string(d.Engine)), plain(d.Summary()))
 		m.block("text", d.Lines())

@@ -25,6 +25,7 @@ type Report struct {
 	Radius []fleet.TenantName `json:"otherTenants"`
 	// changed declarations of the platform: "new Tenant acme"
 	Platform []string        `json:"platform,omitempty"`
+	Rings    []Ring          `json:"rings,omitempty"`    // that change, in their order
 	Drains   []Drain         `json:"drains,omitempty"`   // that begin with the plan
 	Tenants  []Tenant        `json:"tenants"`            // that the plan touches, sorted
 	Holds    []mirror.Hold   `json:"holds,omitempty"`    // new or changed

@@ -40,6 +40,16 @@ func (t *textWriter) plan(r Report) {
 	for _, d := range r.Platform {
 		t.line(2, "platform: "+d)
 	}
+	for _, ring := range r.Rings {
+		t.blank()
+		t.line(0, "ring "+ring.Name+": "+ring.Summary())
+		for _, l := range ring.Lines() {
+			t.line(2, l)
+		}
+		if a := ring.Approval(); a != "" {
+			t.line(2, a)
+		}
+	}
 	for _, d := range r.Drains {
 		t.blank()
 		t.line(0, strings.ToLower(d.Title())+" "+string(d.Engine)+": "+d.Summary())

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"fmt"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Ring is a ring of which an engine gets another Argo CD or another agent after the plan.
+type Ring struct {
+	Name    string `json:"name"`
+	Version string `json:"version"` // of Argo CD
+	Digest  string `json:"digest"`  // of its manifests
+	// of the agents; "" if they stay as they are
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// the ring before it that changes too, for which it waits; "" without one
+	After   string         `json:"after,omitempty"`
+	AtOnce  int            `json:"atOnce"`
+	Soak    fleet.Duration `json:"soak"`
+	Engines []RingEngine   `json:"engines"` // that change, in their order
+	// of its gates
+	SkipShadow  bool `json:"skipShadow,omitempty"`
+	Differences int  `json:"differences,omitempty"`
+}
+
+// RingEngine is one engine of a Ring.
+type RingEngine struct {
+	Name fleet.EngineName `json:"name"`
+	// what its ring has declared before; "": its Argo CD was not managed
+	From       string `json:"from,omitempty"`
+	FromDigest string `json:"fromDigest,omitempty"`
+	// it is behind an agent: it gets the agent of the ring, and no comparison
+	Behind bool `json:"behind,omitempty"`
+}
+
+// Summary counts the engines that change, and names the pace.
+func (r Ring) Summary() string {
+	s := fmt.Sprintf("after the merge %s %s Argo CD %s, %d at once; the soak takes %s",
+		Count(len(r.Engines), "engine"), Plural(len(r.Engines), "gets", "get"), r.Version, r.AtOnce,
+		r.Soak.Short())
+	if r.After != "" {
+		s += "; it begins when ring " + r.After + " is Done"
+	}
+	return s
+}
+
+// Lines returns the engines in their order.
+func (r Ring) Lines() (lines []string) {
+	for i, e := range r.Engines {
+		var s string
+		switch {
+		case e.From == "":
+			s = "gets " + r.Version + ", also over an Argo CD that runs there"
+		case e.FromDigest == r.Digest:
+			s = "keeps " + r.Version
+		case e.From == r.Version:
+			s = "gets other manifests of " + r.Version
+		default:
+			s = "goes from " + e.From + " to " + r.Version
+		}
+		if e.Behind && r.AgentVersion != "" {
+			s += ", with agent " + r.AgentVersion
+		}
+		lines = append(lines, OneLine(fmt.Sprintf("%d. %s %s", i+1, e.Name, s)))
+	}
+	return lines
+}
+
+// compared reports whether the Applications of the engine are rendered by both versions.
+func (r Ring) compared(e RingEngine) bool {
+	return e.From != "" && e.From != r.Version && !e.Behind
+}
+
+// Approval names what has to be approved before the engines change; "" if nothing has to.
+func (r Ring) Approval() string {
+	n := 0
+	for _, e := range r.Engines {
+		if r.compared(e) {
+			n++
+		}
+	}
+	switch {
+	case n == 0:
+		return ""
+	case r.SkipShadow:
+		return "They change without a comparison of what " + r.Version + " renders"
+	}
+	limit := "each Application that differs"
+	if r.Differences > 0 {
+		limit += fmt.Sprintf(", once there are more than %d", r.Differences)
+	}
+	return fmt.Sprintf("Before, %s renders the Applications of %s beside the present version. "+
+		"The owners of its tenant approve %s", r.Version, Count(n, "engine"), limit)
+}
