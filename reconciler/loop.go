@@ -52,6 +52,7 @@ func NewLoop(c Config) *Loop {
 	if c.Reviews != nil {
 		l.asker = newAsker(c.Reviews, c.Poll, c.Log, l.Wake)
 	}
+	l.pools = pools{finder: newFinder(c.Instances, l.Wake), blocked: map[string]obstacle{}}
 	l.terms = newTerms()
 	l.pushes = &throttle{burst: pushBurst, period: pushPeriod, pass: func() {
 		l.AskReviews()

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
-	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/pool"
 )
@@ -24,24 +24,20 @@ type PoolStore interface {
 	RemoveInstance(ctx context.Context, lease mirror.Lease, engine fleet.EngineName) error
 }
 
-// InstanceReader reads the clusters of pools.
-type InstanceReader interface {
-	// Installed reports whether Argosy has installed an Argo CD as the engine.
-	Installed(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (bool, error)
-}
-
-const (
-	findEvery   = time.Minute      // between two reads of the clusters of a pool after an error
-	findTimeout = 30 * time.Second // of one pool
-)
-
 // pools is what the leader remembers of pools between two checks.
 type pools struct {
-	none    bool                 // the store has no row of a pool
-	blocked map[string]string    // why the next instance of a pool cannot be made
-	unknown map[string]string    // why the instances of a pool are not known
-	tried   map[string]time.Time // of blocked and unknown
+	*finder
+	none    bool                // the store has no row of a pool
+	blocked map[string]obstacle // why the next instance of a pool cannot be made
 }
+
+// obstacle is why a step of a pool has failed.
+type obstacle struct {
+	why string
+	at  time.Time
+}
+
+const makeAgain = time.Minute // after an instance could not be made
 
 // takePools takes the next step of each pool. An instance is an engine of the applied state: it is
 // made, changed and removed by a plan, which the guards of engines judge.
@@ -105,17 +101,18 @@ func (l *Loop) takePool(ctx context.Context, lease mirror.Lease, name string,
 	if q, quarantined := state.Catalog().Quarantine(d.Key); quarantined {
 		p.Ending = q.Removed
 	}
-	if !facts.Known[name] {
-		var err error
-		if p.Unknown, err = l.know(ctx, lease, d); err != nil {
-			return err
-		}
+	if facts.Known[name] {
+		l.pools.forget(name)
+	} else if why, failed, err := l.know(ctx, lease, d); err != nil || why != "" && !failed {
+		return err // the pool is being read
+	} else {
+		p.Unknown = why
 	}
-	if l.pools.retries(name) {
+	if time.Since(l.pools.blocked[name].at) >= makeAgain {
 		delete(l.pools.blocked, name)
 	}
-	p.Blocked = l.pools.blocked[name]
-	p.Waiting = state.WaitingFor(emptyInstance(d))
+	p.Blocked = l.pools.blocked[name].why
+	p.Waiting = state.WaitingFor(d)
 	for _, m := range state.Catalog().InstancesOf(name) {
 		e := fleet.InstanceName(name, m.Number)
 		i := pool.Instance{PoolMember: m, Load: state.LoadOf(e), Empty: facts.Empty[e]}
@@ -149,14 +146,6 @@ func ready(i mirror.InstanceFacts, installed bool, ring string) (bool, string) {
 	return true, ""
 }
 
-// emptyInstance is an instance of a pool that takes environments and has none.
-func emptyInstance(d *fleet.Declaration) placement.Engine {
-	t := d.Pool.Template
-	return placement.Engine{Name: fleet.InstanceName(d.Key.Name, fleet.MaxPoolInstances),
-		Labels: t.Labels, Spec: fleet.EngineSpec{Region: t.Region, Capacity: t.Capacity,
-			DedicatedTo: t.DedicatedTo, Taints: t.Taints}}
-}
-
 // stepPool records a step: the instance first, since the state of the pool follows from it.
 func (l *Loop) stepPool(ctx context.Context, lease mirror.Lease, d *fleet.Declaration,
 	p pool.Pool, s pool.Step) error {
@@ -176,7 +165,7 @@ func (l *Loop) stepPool(ctx context.Context, lease mirror.Lease, d *fleet.Declar
 		}
 		why := l.rejected(in.Key, s)
 		if s.Set != nil && s.Set.State == fleet.MemberMaking && why != "" {
-			l.pools.fail(&l.pools.blocked, p.Name, why)
+			l.pools.blocked[p.Name] = obstacle{why, time.Now()}
 			s.Pool.State, s.Pool.Message = mirror.PoolBlocked, why
 		}
 		l.Log.Info("pool", "pool", p.Name, "state", s.Pool.State, "reason", s.Pool.Message)
@@ -222,83 +211,66 @@ func (l *Loop) planInstances(ctx context.Context, lease mirror.Lease,
 	return err
 }
 
-// know reads which instances of a pool there are, after the mirror was lost or before the first
-// one is made. It returns why they are not known yet.
-func (l *Loop) know(ctx context.Context, lease mirror.Lease, d *fleet.Declaration) (string, error) {
-	name := d.Key.Name
-	if why := l.pools.unknown[name]; why != "" && !l.pools.retries(name) {
-		return why, nil
+// know declares the instances of a pool that its clusters have, after the mirror was lost or before
+// the first one is made. It returns why they are not known yet; failed is set if a cluster could
+// not be read.
+func (l *Loop) know(ctx context.Context, lease mirror.Lease, d *fleet.Declaration) (why string,
+	failed bool, err error) {
+	found, why, failed := l.pools.result(ctx, d)
+	if why != "" {
+		return why, failed, nil
 	}
-	delete(l.pools.unknown, name)
-	found, err := l.find(ctx, d, l.stored.state.Catalog().InstancesOf(name))
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		l.pools.fail(&l.pools.unknown, name, err.Error())
-		return err.Error(), nil
+	inputs, err := missing(d, found, l.stored.state.Catalog().InstancesOf(d.Key.Name))
+	if err != nil || len(inputs) == 0 {
+		return "", false, err
 	}
-	if len(found) == 0 {
-		return "", nil
+	if l.recovery.Required() {
+		return "its instances are being read", false, nil // the next plan of the head declares them
 	}
-	return "", l.planInstances(ctx, lease, found...)
+	return "", false, l.planInstances(ctx, lease, inputs...)
 }
 
-// find returns the instances of a pool that its clusters have besides the known ones. Without an
-// error, there are no others: each namespace that an instance may have was read.
-func (l *Loop) find(ctx context.Context, d *fleet.Declaration, known []fleet.PoolMember) (
-	found []catalog.Input, err error) {
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
-	defer cancel()
-	now := time.Now().UTC().Truncate(time.Second)
-	for n := 1; n <= fleet.MaxPoolInstances; n++ {
-		if slices.ContainsFunc(known, func(m fleet.PoolMember) bool { return m.Number == n }) {
-			continue
-		}
-		for _, c := range d.Pool.Clusters {
-			in, err := instance(d, fleet.PoolMember{Pool: d.Key.Name, Number: n, Cluster: c.Name,
-				State: fleet.MemberMaking, Since: now, Reason: "found on cluster " + c.Name})
-			if err != nil {
-				return nil, err
-			}
-			is, err := l.Instances.Installed(ctx, fleet.EngineName(in.Key.Name),
-				*in.Declaration.Engine)
-			if err != nil {
-				return nil, fmt.Errorf("cluster %s cannot be read: %w", c.Name, err)
-			}
-			if is {
-				found = append(found, in)
-				break // two clusters cannot have one instance: its name is that of one engine
-			}
-		}
-	}
-	return found, nil
-}
-
-// findInstances adds to the first request after a loss of the mirror the instances of pools that
-// there are: their environments must not be placed anywhere else.
+// findInstances adds to a request after a loss of the mirror the instances that pools turn out to
+// have, and the pools of which that is not known yet: environments that their instances may have
+// must not be placed anywhere else.
 func (l *Loop) findInstances(ctx context.Context, r *plan.Request) error {
 	if l.Pools == nil {
 		return nil
 	}
 	view := &l.stored.state.Catalog().View
-	all := map[fleet.Key]*fleet.Declaration{}
+	all := map[string]*fleet.Declaration{}
 	for _, name := range view.Pools() {
-		all[fleet.PoolKey(name)] = view.Declaration(fleet.PoolKey(name))
+		all[name] = view.Declaration(fleet.PoolKey(name))
 	}
 	for _, f := range r.Files {
 		if f.Declaration != nil && f.Declaration.Pool != nil {
-			all[f.Key] = f.Declaration
+			all[f.Key.Name] = f.Declaration
 		}
 	}
-	for k, d := range all {
-		found, err := l.find(ctx, d, view.InstancesOf(k.Name))
+	begins := false
+	for name, d := range all {
+		begins = begins || l.pools.searches[name] == nil
+		l.pools.result(ctx, d)
+	}
+	if begins {
+		l.pools.wait(ctx)
+	}
+	var unread []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		found, why, _ := l.pools.result(ctx, all[name])
+		if why != "" {
+			l.Log.Warn("pool is not read yet; environments that its instances may have are not "+
+				"placed until it is", "pool", name, "reason", why)
+			unread = append(unread, name)
+			continue
+		}
+		inputs, err := missing(all[name], found, view.InstancesOf(name))
 		if err != nil {
-			return fmt.Errorf("nothing is placed before the instances of pool %s are known: %w",
-				k.Name, err)
+			return err
 		}
-		r.Instances = append(r.Instances, found...)
+		r.Instances = append(r.Instances, inputs...)
 	}
+	l.recovery.AwaitPools(unread)
 	return nil
 }
 
@@ -314,17 +286,4 @@ func instance(d *fleet.Declaration, m fleet.PoolMember) (catalog.Input, error) {
 		return catalog.Input{}, err
 	}
 	return catalog.Input{Key: e.Key, Path: e.Path, Blob: e.Blob, Declaration: &e}, nil
-}
-
-// retries reports whether a failure is old enough to try again.
-func (p *pools) retries(name string) bool { return time.Since(p.tried[name]) >= findEvery }
-
-func (p *pools) fail(into *map[string]string, name, why string) {
-	if *into == nil {
-		*into = map[string]string{}
-	}
-	if p.tried == nil {
-		p.tried = map[string]time.Time{}
-	}
-	(*into)[name], p.tried[name] = why, time.Now()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,16 +16,20 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// clusters are those of a pool: which instances they have, or why they cannot be read.
+// clusters are those of pools: which instances they have, or why they cannot be read.
 type clusters struct {
 	mu     sync.Mutex
 	has    map[fleet.EngineName]bool
 	failed error
+	silent chan struct{} // until it is closed, no read ends; nil: each ends at once
 }
 
 // Installed implements reconciler.InstanceReader.
 func (c *clusters) Installed(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec) (bool,
 	error) {
+	if c.silent != nil {
+		<-c.silent
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.has[name], c.failed
@@ -36,13 +41,15 @@ func (c *clusters) fail(err error) {
 	c.failed = err
 }
 
-// pooled is a house with a pool for the region burst, and an environment there.
+// pooled is a house with a pool for the region burst, and an environment there. The environment of
+// another tenant waits for an engine of region eu, which is there with beside.
 type pooled struct {
 	*house
 	clusters *clusters
+	file     string // of the pool
 }
 
-func newPooled(t *testing.T) *pooled {
+func newPooled(t *testing.T, beside ...string) *pooled {
 	t.Helper()
 	files := together(platform(), tenant("globex", "spare"), tenant("acme", "prod"),
 		deployment("acme", "shop", "v1", "Delete", "prod"))
@@ -53,17 +60,24 @@ func newPooled(t *testing.T) *pooled {
 		"capacity: {applications: 10, environments: 10}}\n  clusters: [{name: home, "+
 		"kubeconfigRef: {name: home}}]\n  min: 1\n  max: 3\n  cooldown: 1s\n  grow: {after: 1s}\n"+
 		"  shrink: {after: 1s}")
-	maps.DeleteFunc(files, func(path, _ string) bool { return strings.Contains(path, "engines/") })
+	maps.DeleteFunc(files, func(path, _ string) bool {
+		return strings.Contains(path, "engines/") && !slices.ContainsFunc(beside,
+			func(name string) bool { return strings.Contains(path, name) })
+	})
 	for path, text := range files {
-		if strings.Contains(path, "globex") {
-			continue // waits for an engine of another region
+		if strings.Contains(path, "globex") || strings.Contains(path, "engines/") {
+			continue
 		}
 		files[path] = strings.NewReplacer("regions: [eu]", "regions: [burst]", "region: eu",
 			"region: burst").Replace(text)
 	}
-	p := &pooled{house: newHouse(t, files), clusters: &clusters{has: map[fleet.EngineName]bool{}}}
+	p := &pooled{house: newHouse(t, files), clusters: &clusters{has: map[fleet.EngineName]bool{}},
+		file: files["fleet/pools/burst.yaml"]}
 	p.engines = map[fleet.EngineName]*site{"burst-1": newSite("burst-1"),
 		"burst-2": newSite("burst-2")}
+	for _, name := range beside {
+		p.engines[fleet.EngineName(name)] = newSite(fleet.EngineName(name))
+	}
 	done := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -124,7 +138,7 @@ func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
 	p.start("a", options{instances: p.clusters})
 	p.members(fleet.MemberMaking)
 	waits := func() error {
-		env := p.placed("acme/prod")
+		env, _ := p.placement("acme/prod")
 		if env != "" {
 			return fmt.Errorf("it is on %s", env)
 		}
@@ -136,7 +150,7 @@ func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
 	p.installs("burst-1")
 	p.members(fleet.MemberServing)
 	p.eventually("the environment is on the instance", p.converged)
-	if on := p.placed("acme/prod"); on != "burst-1" {
+	if on, _ := p.placement("acme/prod"); on != "burst-1" {
 		t.Errorf("it is on %q", on)
 	}
 
@@ -170,15 +184,41 @@ func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
 	})
 }
 
-// After a loss of the database, nothing is placed until every cluster of the pool is read. Then the
+// A cluster of a pool that does not answer keeps no commit from taking effect.
+func TestACommitDoesNotWaitForTheClustersOfAPool(t *testing.T) {
+	p := newPooled(t, "eu-1")
+	p.clusters.silent = make(chan struct{})
+	p.start("a", options{instances: p.clusters})
+	answers := sync.OnceFunc(func() { close(p.clusters.silent) })
+	t.Cleanup(answers) // before the replica ends, which waits for the read
+	for i := range 3 {
+		p.commit("a deployment", deployment("globex", "web", fmt.Sprintf("v%d", i), "Delete", "spare"))
+		p.eventually("it takes effect", func() error {
+			if a := p.application("globex/web@spare"); a.Apply != mirror.ApplyApplied ||
+				a.TargetRevision != fmt.Sprintf("v%d", i) {
+				return fmt.Errorf("%+v", a)
+			}
+			return nil
+		})
+	}
+	if s := p.pool(); s.Name != "" {
+		t.Errorf("the pool takes a step without its clusters: %+v", s)
+	}
+	answers()
+	p.members(fleet.MemberMaking)
+}
+
+// After a loss of the database, the environments that an instance of a pool may have are not placed
+// until every cluster of the pool is read. The others are, and their commits take effect. Then the
 // instance is found, and its environment on it.
 func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
-	p := newPooled(t)
+	p := newPooled(t, "eu-1")
 	before := p.start("a", options{instances: p.clusters})
 	p.members(fleet.MemberMaking)
 	p.installs("burst-1")
 	p.members(fleet.MemberServing)
-	p.eventually("the environment is on the instance", p.converged)
+	p.commit("a deployment", deployment("globex", "web", "v1", "Delete", "spare"))
+	p.eventually("the environments are on their engines", p.converged)
 	uid := p.engines["burst-1"].inventory()
 	before.stop()
 
@@ -187,18 +227,50 @@ func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
 	p.clusters.fail(errors.New("connection refused"))
 	p.start("b", options{instances: p.clusters})
 	p.eventually("the reason is shown", func() error {
-		s, err := p.store.Views.Source(context.Background())
-		if err != nil || !strings.Contains(s.Error, "connection refused") || s.Applied != "" {
-			return fmt.Errorf("%+v, %w", s, err)
+		if s := p.pool(); s.State != mirror.PoolUnknown ||
+			!strings.Contains(s.Message, "connection refused") {
+			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
+	p.commit("more of another tenant", together(
+		deployment("globex", "web", "v2", "Delete", "spare", "new"), tenant("globex", "new")))
+	for _, id := range []string{"globex/web@spare", "globex/web@new"} {
+		p.eventually("another engine gets what is new", func() error {
+			if a := p.application(id); a.Apply != mirror.ApplyApplied || a.Engine != "eu-1" ||
+				a.TargetRevision != "v2" {
+				return fmt.Errorf("%+v", a)
+			}
+			return nil
+		})
+	}
+	if on, why := p.placement("acme/prod"); on != "" || !strings.Contains(why, "pool burst") {
+		t.Errorf("an environment that the pool may have is on %q: %s", on, why)
+	}
+	p.commit("no pool", map[string]string{"fleet/pools/burst.yaml": ""})
+	p.eventually("the pool stays declared", func() error {
+		problems, _, err := p.store.Views.Problems(context.Background(), view.Scope{},
+			view.Filter{}, view.Page{Limit: 10})
+		if err != nil || !slices.ContainsFunc(problems, func(p fleet.Problem) bool {
+			return p.Code == "pool-in-use"
+		}) {
+			return fmt.Errorf("%+v, %w", problems, err)
+		}
+		return nil
+	})
+	p.commit("it stays", map[string]string{"fleet/pools/burst.yaml": p.file})
+
 	p.clusters.fail(nil)
-	p.members(fleet.MemberMaking)
+	p.eventually("the instance is found", func() error {
+		if s := p.pool(); len(s.Instances) != 1 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 	p.installs("burst-1")
 	p.members(fleet.MemberServing)
 	p.eventually("the environment is on the instance", p.converged)
-	if on := p.placed("acme/prod"); on != "burst-1" {
+	if on, _ := p.placement("acme/prod"); on != "burst-1" {
 		t.Errorf("it is on %q", on)
 	}
 	if now := p.engines["burst-1"].inventory(); len(now) != len(uid) {
@@ -206,8 +278,8 @@ func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
 	}
 }
 
-// placed returns the engine of an environment; "" without one.
-func (p *pooled) placed(id string) fleet.EngineName {
+// placement returns the engine of an environment, or "" and the reason.
+func (p *pooled) placement(id string) (fleet.EngineName, string) {
 	p.t.Helper()
 	all, _, err := p.store.Views.Environments(context.Background(), view.Scope{}, view.Filter{},
 		view.Page{Limit: 10})
@@ -216,8 +288,8 @@ func (p *pooled) placed(id string) fleet.EngineName {
 	}
 	for _, e := range all {
 		if fmt.Sprintf("%s/%s", e.Tenant, e.Name) == id {
-			return e.Placement.Engine
+			return e.Placement.Engine, e.Placement.Reason
 		}
 	}
-	return ""
+	return "", ""
 }

@@ -93,6 +93,7 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 	defer l.terms.end()
 	defer l.withdraw()
 	defer l.recovery.Stop()
+	defer l.pools.stop()
 	l.gates = newGates(l.Prometheus)
 	defer l.gates.asking.Wait()
 	defer l.listed.begin(ctx)()

@@ -130,6 +130,7 @@ func (l *Loop) refresh(ctx context.Context) error {
 			now.Applied.Short(), "expected", known.Applied.Short())
 		l.stored.state, l.reported = nil, sourceStatus{}
 		l.recovery.Stop()
+		l.pools.stop()
 		if err := l.load(ctx); err != nil {
 			return err
 		}
@@ -181,6 +182,9 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 	if err := l.findInstances(ctx, r); err != nil {
 		return err
 	}
+	for _, in := range r.Instances {
+		l.recovery.Found(fleet.EngineName(in.Key.Name))
+	}
 	engines := recovery.Engines(&l.stored.state.Catalog().View,
 		slices.Concat(r.Files, r.Instances))
 	reload, err := l.recovery.Continue(ctx, engines, r.Now)
@@ -200,6 +204,7 @@ func (l *Loop) lacking(r *plan.Request) {
 	of := l.recovery
 	r.Unread, r.SilentAgents, r.Reported = of.Unread(), of.SilentAgents(), of.Orphaned()
 	r.Recovered, r.Evacuated = of.Shown(), l.evacuated.engines()
+	r.UnreadPools, r.Undecided = of.UnreadPools(), of.Undecided()
 }
 
 // confirm notifies the workers that wait for it that the recorded rows follow from the head that

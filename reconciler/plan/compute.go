@@ -93,7 +93,8 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	thawing := s.Thawing(o.freezes, r.Approvals)
 	o.declared = effective.Compute(effective.Input{
 		Applied: s, Files: o.admission.Files, Deleted: r.Deleted, Resume: o.resumes(),
-		Thaws: len(thawing)+len(r.Rollouts) > 0,
+		UnreadPools: r.UnreadPools,
+		Thaws:       len(thawing)+len(r.Rollouts) > 0,
 	}, limits)
 
 	guards := r.guards()
@@ -104,6 +105,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 		Freezes: o.freezes, Thawing: thawing, Steps: r.Rollouts,
 		Moves: r.Moves, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
+		UnreadPools: r.UnreadPools, Undecided: r.Undecided,
 		Recovered: r.Recovered, Now: r.Now,
 	})
 	if err != nil {
@@ -143,7 +145,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 func (o *outcome) resumes() bool {
 	s, r := o.base.state, o.request
 	known := len(s.Placements.Base()) + len(s.SyncHolds.Base())
-	return !s.Started() && known+len(r.Unread)+len(r.SilentAgents)+len(r.Reported) > 0
+	return !s.Started() && known+len(r.Unread)+len(r.SilentAgents)+len(r.UnreadPools)+len(r.Reported) > 0
 }
 
 // Touches returns the paths of the declarations that the plan was asked to change, sorted, the

@@ -48,6 +48,14 @@ type Request struct {
 	// have it.
 	SilentAgents []fleet.EngineName
 
+	// UnreadPools names pools whose instances are not known yet after a rebuild. Environments that
+	// an instance may have been given are not placed on any engine, and the pools stay declared.
+	UnreadPools []string
+
+	// Undecided are environments that such an instance may have, although another engine has
+	// objects of them: they were being moved, or are split.
+	Undecided []fleet.EnvironmentID
+
 	// Reported names the engines whose agents reported objects of an environment that no row names.
 	// The environment is placed there if it needs a placement and the engine may have been given
 	// it.

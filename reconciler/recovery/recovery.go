@@ -63,6 +63,8 @@ type Recovery struct {
 	shown   *mirror.Recovered // nil once a plan has recorded it
 	unread  []fleet.EngineName
 	silent  []fleet.EngineName // engines whose agents have not reported their orphans
+	pools   []string           // whose instances are not known
+	known   bool               // a pool is known since the last Continue
 	reads   map[fleet.EngineName]*read
 	reading sync.WaitGroup
 
@@ -101,6 +103,46 @@ func (r *Recovery) SilentAgents() []fleet.EngineName {
 	}
 	return slices.Clone(r.silent)
 }
+
+// AwaitPools names the pools whose instances are not known, because a cluster was not read yet. An
+// environment may be on one of them.
+func (r *Recovery) AwaitPools(pools []string) {
+	r.known = r.known || len(pools) < len(r.pools)
+	r.pools = pools
+}
+
+// UnreadPools are the pools of AwaitPools, while a recovery is required.
+func (r *Recovery) UnreadPools() []string {
+	if !r.needed {
+		return nil
+	}
+	return slices.Clone(r.pools)
+}
+
+// Found adds the instance of a pool to the engines to read, once it is known. Its environments must
+// not be placed anywhere else before.
+func (r *Recovery) Found(name fleet.EngineName) {
+	if r.begun && r.reads[name] == nil {
+		r.unread = append(r.unread, name)
+	}
+}
+
+// Undecided are the environments that engines have, of which an instance of UnreadPools may decide
+// where they are: they were being moved, or are split.
+func (r *Recovery) Undecided() (all []fleet.EnvironmentID) {
+	if !r.needed || len(r.pools) == 0 {
+		return nil
+	}
+	for id := range r.found {
+		if len(r.placements(id)) == 0 {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// allRead reports whether everything that may have an environment was read.
+func (r *Recovery) allRead() bool { return len(r.unread)+len(r.pools) == 0 }
 
 // Orphaned maps environments to the engines whose agents report objects of them without a row.
 func (r *Recovery) Orphaned() map[fleet.EnvironmentID][]fleet.EngineName {
@@ -143,8 +185,9 @@ func (r *Recovery) Continue(ctx context.Context, specs map[fleet.EngineName]flee
 		r.Log.Warn("engine is not read yet; nothing new is placed until it is, because it may "+
 			"have the environment already", "engine", name)
 	}
-	r.needed = len(r.unread)+len(r.silent)+len(r.conflicting) > 0
-	return len(r.unread) != before, nil
+	r.needed = len(r.unread)+len(r.silent)+len(r.conflicting)+len(r.pools) > 0
+	reload, r.known = r.known || len(r.unread) != before, false
+	return reload, nil
 }
 
 func (r *Recovery) begin(specs map[fleet.EngineName]fleet.EngineSpec) {
@@ -166,10 +209,10 @@ func (r *Recovery) begin(specs map[fleet.EngineName]fleet.EngineSpec) {
 	}
 }
 
-// Finish stops asking agents once every engine is read and no environment waits for an agent:
+// Finish stops asking agents once every engine and pool is read and no environment waits for an agent:
 // environments that are declared later had no engine before.
 func (r *Recovery) Finish() {
-	if !r.begun || len(r.unread) > 0 {
+	if !r.begun || !r.allRead() {
 		return
 	}
 	r.needed, r.silent, r.conflicting, r.shown = false, nil, nil, nil
@@ -222,7 +265,7 @@ func (r *Recovery) Complete(s *mirror.Snapshot) {
 // while another engine may decide. A slice that no engine has waits for one.
 func (r *Recovery) placements(environment fleet.EnvironmentID) (all []fleet.Placement) {
 	of := r.found[environment].partition()
-	if len(of) > 1 && len(r.unread) > 0 {
+	if len(of) > 1 && !r.allRead() {
 		return nil
 	}
 	found := false
@@ -244,7 +287,7 @@ func (r *Recovery) placements(environment fleet.EnvironmentID) (all []fleet.Plac
 // recovered returns the placement of a slice on the engine that has it, or none.
 func (r *Recovery) recovered(id fleet.SliceID) []fleet.Placement {
 	on := r.found[id.In()].of(id.Slice)
-	at := on.engine(len(r.unread) == 0)
+	at := on.engine(r.allRead())
 	if at == "" {
 		return nil
 	}

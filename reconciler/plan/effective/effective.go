@@ -20,6 +20,8 @@ type Input struct {
 	// Thaws is set if a freeze ends, or a person releases what it holds.
 	Thaws bool
 
+	UnreadPools []string // whose instances are not known: see plan.Request
+
 	// Resume is set for the first revision after a rebuild. It brings nothing into effect that was
 	// not in effect before.
 	Resume bool
@@ -94,7 +96,11 @@ func (d *Declarations) stage(files []catalog.Input, in Input, limits *Limits) *c
 	refused := slices.Collect(maps.Values(limits.refused))
 	// not only files: a quarantined file may be good because of another
 	for _, c := range s.Changes() {
-		if problem, inUse := d.inUse(c, in.Deleted); inUse {
+		problem, inUse := d.inUse(c, in.Deleted)
+		if !inUse {
+			problem, inUse = d.unread(c, in.UnreadPools)
+		}
+		if inUse {
 			refused = append(refused, problem)
 			applied.Set(&d.Deferred, c.Key, applied.Deferred{Input: d.head(c.Key)})
 		}

@@ -47,6 +47,35 @@ func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet
 	return fleet.Problem{}, false
 }
 
+// unread returns the problem of a change that would forget the instances that a pool has on clusters
+// which were not read since a rebuild.
+func (d *Declarations) unread(c catalog.Change, pools []string) (fleet.Problem, bool) {
+	if c.Key.Kind != fleet.KindEnginePool || c.Before == nil ||
+		!slices.Contains(pools, c.Key.Name) {
+		return fleet.Problem{}, false
+	}
+	i := d.head(c.Key)
+	p := fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
+		Code: "pool-in-use"}
+	if c.After == nil {
+		p.Message = "the file is removed, and the instances of the pool are not known since the " +
+			"mirror was lost"
+		p.Fix = "wait until `argosy describe pool " + c.Key.Name + "` shows its instances"
+		return p, true
+	}
+	for _, on := range c.Before.Pool.Clusters {
+		if _, kept := c.After.Pool.Cluster(on.Name); !kept {
+			p.Field = "spec.clusters"
+			p.Message = fmt.Sprintf("cluster %s is removed, and the instances there are not known "+
+				"since the mirror was lost", on.Name)
+			p.Fix = "restore it until `argosy describe pool " + c.Key.Name +
+				"` shows its instances"
+			return p, true
+		}
+	}
+	return fleet.Problem{}, false
+}
+
 // sameInstance reports whether a changed engine is still the Argo CD that has the engine's objects.
 func sameInstance(before, after *fleet.Declaration) bool {
 	if after == nil {

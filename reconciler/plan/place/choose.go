@@ -85,6 +85,9 @@ func (p placer) decide(id fleet.SliceID, engines *placement.Fleet) fleet.Placeme
 		return onOwnCluster(id.In(), p.after.Environment(id.In()).Environment, item.Applications)
 	}
 	if len(p.Unread) == 0 {
+		if pl, waits := p.forPools(item); waits {
+			return pl
+		}
 		if pl, decided := p.byReports(item); decided {
 			return pl
 		}
@@ -100,6 +103,25 @@ func (p placer) decide(id fleet.SliceID, engines *placement.Fleet) fleet.Placeme
 		Reason: "not placed yet: it may exist on an engine that was not read since the rebuild: " +
 			strings.Join(names, ", "),
 	}
+}
+
+// forPools returns the placement of an environment that an instance of an unread pool may have.
+// Otherwise it returns false.
+func (p placer) forPools(item placement.Item) (fleet.Placement, bool) {
+	pl := fleet.Placement{Environment: item.Environment, Slice: item.Slice,
+		Applications: item.Applications}
+	undecided := slices.Contains(p.Undecided, item.Environment)
+	for _, name := range p.UnreadPools {
+		d := p.after.Declaration(fleet.PoolKey(name))
+		if d != nil && !undecided && placement.Verify(item, emptyInstance(d)) != "" {
+			continue
+		}
+		pl.Reason = fmt.Sprintf("not placed yet: it may exist on an instance of pool %s, whose "+
+			"clusters were not all read since the rebuild", name)
+		p.out.Blocked = true
+		return pl, true
+	}
+	return pl, false
 }
 
 // byReports returns the placement that the agents' reports decide after a rebuild: the engine that

@@ -35,9 +35,13 @@ type Input struct {
 	Environments []fleet.EnvironmentID
 
 	// After a rebuild: engines that were not read yet, engines behind agents without a report yet,
-	// the engines that reported objects of an environment, and what they have of Applications.
+	// pools whose instances are not known yet, the environments that one of them may have although
+	// another engine has objects of them, the engines that reported objects of an environment, and
+	// what they have of Applications.
 	Unread       []fleet.EngineName
 	SilentAgents []fleet.EngineName
+	UnreadPools  []string
+	Undecided    []fleet.EnvironmentID
 	Reported     map[fleet.EnvironmentID][]fleet.EngineName
 	Recovered    *mirror.Recovered
 

@@ -41,9 +41,18 @@ func Continue(s *applied.State, moves []placement.Move, status Status) (placemen
 	return placement.Continue(newSimulator(s, declared, s.Draft()).snapshot(status), moves)
 }
 
-// WaitingFor counts the environments without an engine that e would serve without load, and their
-// Applications.
-func WaitingFor(s *applied.State, e placement.Engine) (load fleet.EngineLoad) {
+// emptyInstance is an instance of a pool that takes environments and has none.
+func emptyInstance(pool *fleet.Declaration) placement.Engine {
+	t := pool.Pool.Template
+	return placement.Engine{Name: fleet.InstanceName(pool.Key.Name, fleet.MaxPoolInstances),
+		Labels: t.Labels, Spec: fleet.EngineSpec{Region: t.Region, Capacity: t.Capacity,
+			DedicatedTo: t.DedicatedTo, Taints: t.Taints}}
+}
+
+// WaitingFor counts the environments without an engine that an instance of a pool would serve
+// without load, and their Applications.
+func WaitingFor(s *applied.State, pool *fleet.Declaration) (load fleet.EngineLoad) {
+	e := emptyInstance(pool)
 	declared, err := present(s)
 	if err != nil {
 		return load
