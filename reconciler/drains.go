@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/drain"
+	"argosy.dev/argosy/reconciler/pool"
 )
 
 const (
@@ -20,9 +21,9 @@ const (
 	drainSpacing  = time.Second      // at least
 )
 
-// drainer empties the engines that are declared Draining, and takes misplaced environments off
-// theirs if the Fleet declares that, apart from reconciles: it requests moves as people do, and the
-// loop takes them. It keeps nothing that another replica needs.
+// drainer empties the engines that are declared Draining, takes misplaced environments off theirs
+// if the Fleet declares that, and spreads the load of pools, apart from reconciles: it requests
+// moves as people do, and the loop takes them. It keeps nothing that another replica needs.
 type drainer struct {
 	*Loop
 	patience time.Duration
@@ -34,6 +35,9 @@ type drainer struct {
 	// all placements, and each recorded change publishes another basis
 	misplaced map[fleet.EngineName]int
 	counted   *basis
+
+	spreads map[string]pool.Spread // by pool
+	gives   map[fleet.EngineName]giver
 }
 
 // attempt is a simulation that gave no move to request.
@@ -46,7 +50,8 @@ type attempt struct {
 // drain empties engines, and relieves those with a high measured load, while this replica leads.
 func (l *Loop) drain(ctx context.Context) {
 	d := &drainer{Loop: l, patience: cmp.Or(l.DrainPatience, drainPatience),
-		retry: map[fleet.EngineName]attempt{}}
+		retry: map[fleet.EngineName]attempt{}, spreads: map[string]pool.Spread{},
+		gives: map[fleet.EngineName]giver{}}
 	r := l.newRebalancer()
 	for ctx.Err() == nil {
 		if at := l.at.Load(); at != nil && at.ready {
@@ -72,11 +77,12 @@ func (d *drainer) check(ctx context.Context, at *basis) {
 	if d.counted != at {
 		d.misplaced, d.counted = at.state.Misplaced(), at
 	}
+	d.spread(at, time.Now())
 	catalog := at.state.Catalog()
 	for _, name := range catalog.Engines() {
 		e := catalog.Engine(name)
-		_, left := d.misplaced[name]
-		if e != nil && (left || e.Engine.State == fleet.EngineDraining) {
+		_, _, part := d.part(name)
+		if e != nil && (part != "" || e.Engine.State == fleet.EngineDraining) {
 			draining = append(draining, name)
 		}
 	}
@@ -113,9 +119,10 @@ func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) 
 	if err != nil {
 		return 0, err
 	}
-	left, partial := d.misplaced[engine]
-	if partial {
+	c, left, part := d.part(engine)
+	if part != "" {
 		if f.Environments, f.Objects = left, 0; left+len(f.Open) == 0 {
+			delete(d.gives, engine)
 			return 0, nil // the last one has left
 		}
 	}
@@ -127,15 +134,14 @@ func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) 
 	switch last := d.retry[engine]; {
 	case allowed == 0:
 	case last.revision != at.revision || time.Since(last.at) >= min(drain.Retry, d.patience):
-		c := placement.Change{Kind: placement.Drain, Engine: engine, Misplaced: partial}
-		if n, now, err = d.request(ctx, at, c, f, now, allowed, churn); err != nil {
+		if n, now, err = d.request(ctx, at, engine, c, f, now, allowed, churn); err != nil {
 			return n, err
 		}
 	case len(f.Open) == 0:
 		now = last.drain
 	}
-	if partial {
-		now.Message = "misplaced environments: " + now.Message
+	if part != "" {
+		now.Message = part + ": " + now.Message
 	}
 	if now.State == f.State && now.Message == f.Message {
 		return n, nil
@@ -144,6 +150,19 @@ func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) 
 		d.Log.Info("drain", "engine", engine, "state", now.State, "message", now.Message)
 	}
 	return n, d.Store.SetDrain(ctx, engine, now)
+}
+
+// part returns what changes the load of an engine, and how many environments are to leave it. part
+// names them in a message; "": all of them leave.
+func (d *drainer) part(engine fleet.EngineName) (c placement.Change, left int, part string) {
+	c = placement.Change{Kind: placement.Drain, Engine: engine}
+	if left, c.Misplaced = d.misplaced[engine]; c.Misplaced {
+		return c, left, "misplaced environments"
+	}
+	if g, gives := d.gives[engine]; gives {
+		return g.change, g.left, "environments for engine " + string(g.change.Engine)
+	}
+	return c, 0, ""
 }
 
 // awaitAgents leaves the environments on the engine whose own agent, to which they would move, has
@@ -170,11 +189,11 @@ func (d *drainer) awaitAgents(ctx context.Context, out *placement.Outcome) error
 	return nil
 }
 
-// request simulates the drain and requests its first moves.
-func (d *drainer) request(ctx context.Context, at *basis, c placement.Change,
-	f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (int, mirror.Drain,
-	error) {
-	delete(d.retry, c.Engine)
+// request simulates the change and requests the first moves off the engine.
+func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineName,
+	c placement.Change, f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (
+	int, mirror.Drain, error) {
+	delete(d.retry, engine)
 	unready, err := d.Unready.Unready(ctx)
 	if err != nil {
 		return 0, now, err
@@ -185,15 +204,23 @@ func (d *drainer) request(ctx context.Context, at *basis, c placement.Change,
 	if err != nil {
 		return 0, now, err
 	}
+	if c.Pool != "" {
+		out.Moves = slices.DeleteFunc(out.Moves, func(m placement.Move) bool {
+			return m.From != engine
+		})
+		d.gives[engine] = giver{c, len(out.Moves)}
+		f.Environments = len(out.Moves)
+		now, allowed = drain.Assess(f, churn)
+	}
 	if err := d.awaitAgents(ctx, &out); err != nil {
 		return 0, now, err
 	}
 	next := drain.Next(out, f, allowed)
 	if len(next) == 0 {
 		now = drain.Stuck(out, f, now)
-		d.retry[c.Engine] = attempt{at: time.Now(), revision: at.revision, drain: now}
+		d.retry[engine] = attempt{at: time.Now(), revision: at.revision, drain: now}
 		return 0, now, nil
 	}
-	n, err := d.Store.RequestDrain(ctx, c.Engine, churn, next)
+	n, err := d.Store.RequestDrain(ctx, engine, churn, next)
 	return n, now, err
 }

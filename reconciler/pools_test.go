@@ -51,10 +51,16 @@ type pooled struct {
 
 func newPooled(t *testing.T, beside ...string) *pooled {
 	t.Helper()
-	files := together(platform(), tenant("globex", "spare"), tenant("acme", "prod"),
-		deployment("acme", "shop", "v1", "Delete", "prod"))
+	return newPooledWith(t, []string{"prod"}, beside...)
+}
+
+// newPooledWith is a pool with these environments of acme.
+func newPooledWith(t *testing.T, environments []string, beside ...string) *pooled {
+	t.Helper()
+	files := together(platform(), tenant("globex", "spare"), tenant("acme", environments...),
+		deployment("acme", "shop", "v1", "Delete", environments...))
 	files["fleet/fleet.yaml"] = document("Fleet", "fleet", "guards: "+guards+
-		"\n  gitHosts: [git.example.com]\n  rings: [{name: stable, version: 3.5.7, manifests: "+
+		"\n  gitHosts: [git.example.com]\n  placement: {churn: {atOnce: 2, perHour: 100}}\n  rings: [{name: stable, version: 3.5.7, manifests: "+
 		"{directory: argocd, digest: \"sha256:"+strings.Repeat("1", 64)+"\"}}]")
 	files["fleet/pools/burst.yaml"] = document("EnginePool", "burst", "template: {region: burst, "+
 		"capacity: {applications: 10, environments: 10}}\n  clusters: [{name: home, "+
@@ -184,6 +190,51 @@ func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
 	})
 }
 
+// Environments move from an instance whose load is above the target to the one that is made for it,
+// at most as many at once as the Fleet permits, until the load is spread.
+func TestTheLoadOfAPoolMovesToItsNewInstance(t *testing.T) {
+	var environments []string
+	for i := range 9 {
+		environments = append(environments, fmt.Sprintf("e%d", i))
+	}
+	p := newPooledWith(t, environments)
+	p.start("a", options{instances: p.clusters})
+	p.members(fleet.MemberMaking)
+	p.installs("burst-1")
+	p.members(fleet.MemberServing, fleet.MemberMaking)
+	d := &drained{house: p.house}
+	on := func(engine fleet.EngineName) int { return d.engine(engine).Load.Environments }
+	if n := on("burst-1"); n != 9 {
+		t.Fatalf("instance 1 serves %d environments", n)
+	}
+	p.installs("burst-2")
+	p.eventually("the load is spread", func() error {
+		d.begun(2)
+		if a, b := on("burst-1"), on("burst-2"); a != 5 || b != 4 {
+			return fmt.Errorf("%d and %d environments, %+v", a, b, d.engine("burst-1").Drain)
+		}
+		return p.converged()
+	})
+	p.eventually("nothing moves any more", func() error {
+		if e := d.engine("burst-1"); e.Drain != nil || e.State != fleet.EngineActive {
+			return fmt.Errorf("%+v", e.Drain)
+		}
+		return nil
+	})
+	moves := d.moves()
+	if len(moves) != 4 {
+		t.Errorf("%d environments have moved", len(moves))
+	}
+	for _, m := range moves {
+		if m.From != "burst-1" || m.To != "burst-2" {
+			t.Errorf("a move from %s to %s", m.From, m.To)
+		}
+	}
+	if s := p.pool(); len(s.Instances) != 2 || s.Load != 45 {
+		t.Errorf("the pool: %+v", s)
+	}
+}
+
 // A cluster of a pool that does not answer keeps no commit from taking effect.
 func TestACommitDoesNotWaitForTheClustersOfAPool(t *testing.T) {
 	p := newPooled(t, "eu-1")
@@ -192,10 +243,11 @@ func TestACommitDoesNotWaitForTheClustersOfAPool(t *testing.T) {
 	answers := sync.OnceFunc(func() { close(p.clusters.silent) })
 	t.Cleanup(answers) // before the replica ends, which waits for the read
 	for i := range 3 {
-		p.commit("a deployment", deployment("globex", "web", fmt.Sprintf("v%d", i), "Delete", "spare"))
+		revision := fmt.Sprintf("v%d", i)
+		p.commit("a deployment", deployment("globex", "web", revision, "Delete", "spare"))
 		p.eventually("it takes effect", func() error {
 			if a := p.application("globex/web@spare"); a.Apply != mirror.ApplyApplied ||
-				a.TargetRevision != fmt.Sprintf("v%d", i) {
+				a.TargetRevision != revision {
 				return fmt.Errorf("%+v", a)
 			}
 			return nil

@@ -35,6 +35,9 @@ type Change struct {
 	Capacity fleet.Capacity `json:"capacity,omitzero"`
 	// Misplaced drains the engine of its misplaced environments alone.
 	Misplaced bool `json:"-"`
+	// Pool lets the engine take environments from the other serving instances of its pool alone. It
+	// gives none, and none that waits is placed; of Join.
+	Pool string `json:"-"`
 }
 
 // Snapshot is a fleet at one moment.
@@ -149,7 +152,9 @@ func Simulate(s Snapshot, c Change) (Outcome, error) {
 	case Drain, Lose:
 		m.evacuate()
 	case Join, Scale:
-		m.placeWaiting()
+		if c.Pool == "" {
+			m.placeWaiting()
+		}
 		m.relieve()
 	case Rebalance:
 		if err := m.rebalance(); err != nil {

@@ -183,6 +183,33 @@ func TestAJoiningEngineTakesLittleFromTheFullestOnes(t *testing.T) {
 	}
 }
 
+// An instance takes environments from the serving instances of its pool, and no others.
+func TestAnInstanceTakesFromItsPoolAlone(t *testing.T) {
+	member := func(name string, state fleet.PoolMemberState, applications ...int) ([]Engine,
+		[]Served) {
+		e := engine(name, 10, 100)
+		if state != "" {
+			e.Spec.Pool = &fleet.PoolMember{Pool: "p", State: state}
+		}
+		return []Engine{e}, served(name, applications...)
+	}
+	a, onA := member("p-1", fleet.MemberServing, 3, 3, 3)
+	b, onB := member("p-2", fleet.MemberMaking, 3, 3, 3)
+	c, onC := member("p-3", fleet.MemberServing)
+	d, onD := member("x", "", 5, 5)
+	s := snapshot(slices.Concat(a, b, c, d), onA, onB, onC, onD,
+		[]Served{{Item: item("acme", "waits", 1)}})
+	out := simulate(t, s, Change{Kind: Join, Engine: "p-3", Pool: "p"})
+	if want := []string{"p-1/env-0: p-1 to p-3"}; !slices.Equal(lines(out), want) {
+		t.Errorf("%q", lines(out))
+	}
+	// the fullest instance of a pool whose other engines are empty gives nothing either
+	s = snapshot(slices.Concat(a, c, d), onA, onC)
+	if out := simulate(t, s, Change{Kind: Join, Engine: "p-1", Pool: "p"}); len(out.Moves) > 0 {
+		t.Errorf("%q", lines(out))
+	}
+}
+
 func TestAJoiningEngineServesWaitingEnvironmentsFirst(t *testing.T) {
 	es := []Engine{engine("a", 10, 2)}
 	s := snapshot(es, served("a", 5, 5), served("", 4))

@@ -19,7 +19,7 @@ const MinGain = 0.05
 func (m *simulation) relieve() {
 	first := len(m.moves)
 	next := m.take
-	if m.overloaded() {
+	if m.change.Pool == "" && m.overloaded() {
 		next = m.give
 	} else {
 		m.findGivers()
@@ -127,6 +127,10 @@ func (m *simulation) findGivers() {
 		e := &m.Environments[i]
 		from := m.index(e.Engine)
 		if e.Fixed != "" || from < 0 || from == m.subject {
+			continue
+		}
+		if of := m.engines[from].Spec.Pool; m.change.Pool != "" &&
+			(of == nil || of.Pool != m.change.Pool || of.State != fleet.MemberServing) {
 			continue
 		}
 		b := m.class(&e.Item).ineligible

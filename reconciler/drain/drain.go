@@ -97,8 +97,11 @@ func Next(out placement.Outcome, f mirror.DrainFacts, allowed int) []mirror.Move
 		}
 	}
 	note := "drain of engine "
-	if out.Misplaced {
+	switch {
+	case out.Misplaced:
 		note = "misplaced on engine "
+	case out.Pool != "":
+		note = "spread of pool " + out.Pool + " from engine "
 	}
 	var next []mirror.MoveRequest
 	for _, m := range out.Moves {

@@ -145,7 +145,8 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 func (o *outcome) resumes() bool {
 	s, r := o.base.state, o.request
 	known := len(s.Placements.Base()) + len(s.SyncHolds.Base())
-	return !s.Started() && known+len(r.Unread)+len(r.SilentAgents)+len(r.UnreadPools)+len(r.Reported) > 0
+	unknown := len(r.Unread) + len(r.SilentAgents) + len(r.UnreadPools)
+	return !s.Started() && known+unknown+len(r.Reported) > 0
 }
 
 // Touches returns the paths of the declarations that the plan was asked to change, sorted, the

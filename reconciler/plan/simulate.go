@@ -72,8 +72,8 @@ func (w *AppliedState) LoadOf(engine fleet.EngineName) fleet.EngineLoad {
 	})
 }
 
-// WaitingFor counts the environments without an engine that an instance of a pool without load would
-// serve, and their Applications. It costs the environments without an engine.
+// WaitingFor counts the environments without an engine that an instance of a pool would serve
+// without load, and their Applications. It costs the environments without an engine.
 func (w *AppliedState) WaitingFor(pool *fleet.Declaration) fleet.EngineLoad {
 	return read(w, func(s *applied.State) fleet.EngineLoad { return place.WaitingFor(s, pool) })
 }

@@ -98,7 +98,10 @@ func (d *decision) measure() {
 }
 
 // percent returns the load relative to the capacity of n instances.
-func (d *decision) percent(n int) int {
+func (d *decision) percent(n int) int { return percent(d.load, d.Template.Capacity, n) }
+
+// percent returns a load relative to n times a capacity.
+func percent(l fleet.EngineLoad, c fleet.Capacity, n int) int {
 	of := func(load, capacity int) int {
 		switch {
 		case load == 0:
@@ -106,11 +109,9 @@ func (d *decision) percent(n int) int {
 		case n == 0:
 			return 1000
 		}
-		return load * 100 / (n * capacity)
+		return load * 100 / (n * max(1, capacity))
 	}
-	c := d.Template.Capacity
-	return max(of(d.load.Applications, max(1, c.Applications)),
-		of(d.load.Environments, max(1, c.Environments)))
+	return max(of(l.Applications, c.Applications), of(l.Environments, c.Environments))
 }
 
 // high reports whether the open instances are too few. An environment that waits although an
@@ -176,16 +177,16 @@ func (d *decision) live() bool {
 		switch {
 		case i.State == fleet.MemberMaking && i.Ready:
 			d.set(i, fleet.MemberServing, "its Argo CD runs")
-			d.be(mirror.PoolSteady, d.name(i)+" is Serving")
+			d.be(mirror.PoolSteady, called(i)+" is Serving")
 		case i.State == fleet.MemberDraining && i.Empty:
 			d.set(i, fleet.MemberRemoving, "it is empty")
-			d.be(mirror.PoolShrinks, d.name(i)+" is empty, and is being removed")
+			d.be(mirror.PoolShrinks, called(i)+" is empty, and is being removed")
 		case i.State == fleet.MemberRemoving && !i.Installed && d.now.Sub(i.Since) >= Quiet:
 			d.step.Drop = &i.PoolMember
-			d.be(mirror.PoolSteady, d.name(i)+" is removed")
+			d.be(mirror.PoolSteady, called(i)+" is removed")
 		case i.State == fleet.MemberDraining && d.wanted():
 			d.set(i, fleet.MemberServing, "the load has come back")
-			d.be(mirror.PoolSteady, d.name(i)+" is Serving again: the load has come back")
+			d.be(mirror.PoolSteady, called(i)+" is Serving again: the load has come back")
 		default:
 			continue
 		}
@@ -232,12 +233,12 @@ func (d *decision) busy() bool {
 	for _, i := range d.Instances {
 		switch i.State {
 		case fleet.MemberMaking:
-			d.be(mirror.PoolGrowing, d.name(i)+" is being made: "+
+			d.be(mirror.PoolGrowing, called(i)+" is being made: "+
 				cmp.Or(i.Message, "its Argo CD is not installed yet"))
 		case fleet.MemberDraining:
-			d.be(mirror.PoolShrinks, d.name(i)+" drains: "+i.Reason)
+			d.be(mirror.PoolShrinks, called(i)+" drains: "+i.Reason)
 		case fleet.MemberRemoving:
-			d.be(mirror.PoolShrinks, strings.TrimSuffix(d.name(i)+" is being removed: "+i.Message,
+			d.be(mirror.PoolShrinks, strings.TrimSuffix(called(i)+" is being removed: "+i.Message,
 				": "))
 		default:
 			continue
@@ -302,7 +303,7 @@ func (d *decision) make(why string) {
 
 func (d *decision) drain(i Instance, why string) {
 	d.set(i, fleet.MemberDraining, why)
-	d.be(mirror.PoolShrinks, d.name(i)+" drains: "+why)
+	d.be(mirror.PoolShrinks, called(i)+" drains: "+why)
 }
 
 // last returns the open instance with the highest number: the names of a pool stay the same ones.
@@ -313,8 +314,6 @@ func (d *decision) set(i Instance, state fleet.PoolMemberState, why string) {
 	m.State, m.Since, m.Reason = state, d.now, why
 	d.step.Set = &m
 }
-
-func (d *decision) name(i Instance) string { return string(fleet.InstanceName(d.Name, i.Number)) }
 
 // outlook is what a steady pool will do if its load stays.
 func (d *decision) outlook() string {

@@ -209,8 +209,8 @@ func (r *Recovery) begin(specs map[fleet.EngineName]fleet.EngineSpec) {
 	}
 }
 
-// Finish stops asking agents once every engine and pool is read and no environment waits for an agent:
-// environments that are declared later had no engine before.
+// Finish stops asking agents once every engine and pool is read and no environment waits for an
+// agent: environments that are declared later had no engine before.
 func (r *Recovery) Finish() {
 	if !r.begun || !r.allRead() {
 		return

@@ -47,8 +47,8 @@ func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet
 	return fleet.Problem{}, false
 }
 
-// unread returns the problem of a change that would forget the instances that a pool has on clusters
-// which were not read since a rebuild.
+// unread returns the problem of a change that would forget instances of a pool on clusters which
+// were not read since a rebuild.
 func (d *Declarations) unread(c catalog.Change, pools []string) (fleet.Problem, bool) {
 	if c.Key.Kind != fleet.KindEnginePool || c.Before == nil ||
 		!slices.Contains(pools, c.Key.Name) {

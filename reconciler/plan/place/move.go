@@ -85,6 +85,8 @@ func (p placer) begin(id fleet.SliceID, m mirror.MoveRequest) string {
 	case !m.Drain:
 	case p.drains(from):
 		next.Reason = fmt.Sprintf("moved from engine %s, which drains", from)
+	case pl.Misplaced == "":
+		next.Reason = fmt.Sprintf("moved from engine %s, which is fuller, within their pool", from)
 	default:
 		next.Reason = fmt.Sprintf("moved from engine %s, where it was misplaced: %s", from,
 			pl.Misplaced)
@@ -199,7 +201,7 @@ func (p placer) immovable(id fleet.SliceID, pl fleet.Placement, m mirror.MoveReq
 			pl.From, pl.Engine)
 	case pl.Engine == to:
 		return fmt.Sprintf("it is on engine %s already", to)
-	case m.Drain && !p.drains(pl.Engine) && !p.leavesMisplaced(pl):
+	case m.Drain && !p.drains(pl.Engine) && !p.leavesMisplaced(pl) && !p.spreads(pl.Engine, to):
 		return p.noReason(pl)
 	case m.Rebalance != "" &&
 		p.after.Fleet().Placement.Rebalance.Mode == fleet.RebalanceOff:
@@ -241,6 +243,20 @@ func (p placer) drains(name fleet.EngineName) bool {
 // leavesMisplaced reports whether an environment leaves its engine because it is misplaced there.
 func (p placer) leavesMisplaced(pl fleet.Placement) bool {
 	return pl.Misplaced != "" && p.after.Fleet().Placement.Misplaced == fleet.MisplacedMove
+}
+
+// spreads reports whether environments may move between two engines because they are serving
+// instances of one pool.
+func (p placer) spreads(from, to fleet.EngineName) bool {
+	serving := func(name fleet.EngineName) *fleet.PoolMember {
+		e := p.after.Engine(name)
+		if e == nil || e.Engine.Pool == nil || e.Engine.Pool.State != fleet.MemberServing {
+			return nil
+		}
+		return e.Engine.Pool
+	}
+	a, b := serving(from), serving(to)
+	return a != nil && b != nil && a.Pool == b.Pool
 }
 
 // noReason explains why an environment need not leave its engine any more.
