@@ -94,13 +94,13 @@ var results = map[string]func(t *testing.T) (Facts, []forge.Outcome){
 		f.Merge.Holds = []mirror.Hold{hold}
 		return f, outcomes
 	},
-	"merged-wave-1":         rolledOut(),
-	"merged-wave-2-waits":   rolledOut(healthy("staging"), after(soaked)),
-	"merged-wave-1-soaks":   rolledOut(healthy("staging")),
-	"merged-wave-2":         rolledOut(healthy("staging"), after(soaked), approved),
+	"merged-wave-1":       rolledOut(),
+	"merged-wave-2-waits": rolledOut(healthy("staging"), after(soaked)),
+	"merged-wave-1-soaks": rolledOut(healthy("staging")),
+	"merged-wave-2":       rolledOut(healthy("staging"), after(soaked), approved),
 	"merged-waves-returned": rolledOut(healthy("staging"), after(soaked), approved,
 		degraded("prod"), after(soaked), healthy("staging", "prod")),
-	"merged-waves-done":     rolledOut(healthy("staging"), after(soaked), approved,
+	"merged-waves-done": rolledOut(healthy("staging"), after(soaked), approved,
 		healthy("prod")),
 	"merged-deletions-held": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, purged)
