@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	argosyengine "argosy.dev/argosy/charts/argosy-engine"
+	"argosy.dev/argosy/fleet/argocd/instance"
 )
 
 func TestTheEngineKeepsTenantsApartInTheRepoServer(t *testing.T) {
@@ -123,6 +124,12 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 			}
 			if !slices.Equal(private, listed) {
 				t.Errorf("%s %s: it may dial %v", version, values, private)
+			}
+			selector := text(t, policy.get("spec", "podSelector"))
+			for _, name := range []string{"argocd-repo-server", instance.Shadow} {
+				if !strings.Contains(selector, `"`+name+`"`) {
+					t.Errorf("%s %s: %s has no way out: %s", version, values, name, selector)
+				}
 			}
 			other := text(t, find(t, all, "NetworkPolicy", "argosy-engine-egress").get("spec",
 				"podSelector"))
