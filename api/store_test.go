@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/fleet/view"
@@ -27,7 +28,7 @@ import (
 var _ anyStore = (*realStore)(nil)
 
 // asJSON renders an object as JSON: these tests do not depend on the manifests.
-type asJSON struct{}
+type asJSON struct{ argocd.Renderer }
 
 func (asJSON) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	body, err := json.Marshal(o)

@@ -139,6 +139,9 @@ func (l *Loop) evacuateSome(ctx context.Context, lease mirror.Lease,
 		r.Moves[id] = mirror.MoveRequest{Environment: id.In(), Slice: id.Slice, By: "argosy",
 			Evacuates: true}
 	}
+	if err := l.readCarried(ctx, r); err != nil {
+		return nil, err
+	}
 	p, err := l.planAlone(ctx, lease, r)
 	switch {
 	case errors.Is(err, errUnplanned) && len(part) == 1:

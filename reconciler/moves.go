@@ -35,6 +35,9 @@ func (l *Loop) takeMove(ctx context.Context, lease mirror.Lease, m mirror.MoveRe
 	r := &plan.Request{Revision: l.stored.state.Revision(), Relation: mirror.RelationSame,
 		Moves: map[fleet.SliceID]mirror.MoveRequest{m.ID(): m}}
 	l.lacking(r)
+	if err := l.readCarried(ctx, r); err != nil {
+		return err
+	}
 	if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 		return err
 	}
@@ -61,6 +64,29 @@ func (l *Loop) takeMove(ctx context.Context, lease mirror.Lease, m mirror.MoveRe
 		return l.endDryRun(ctx, m, p, waits)
 	}
 	return l.recordPlan(ctx, lease, Head{Revision: r.Revision}, r, p)
+}
+
+// readCarried reads the manifests that move along while a change of them waits for its wave.
+func (l *Loop) readCarried(ctx context.Context, r *plan.Request) error {
+	rows, of := l.stored.state.Carried(r.Moves)
+	if len(rows)+len(of) == 0 {
+		return nil
+	}
+	manifests, err := l.Store.RowManifests(ctx, rows)
+	if err != nil {
+		return err
+	}
+	for _, o := range of {
+		lastGood, err := l.Store.RolloutManifests(ctx, o)
+		if err != nil {
+			return err
+		}
+		for _, m := range lastGood {
+			manifests[m.Hash] = m
+		}
+	}
+	r.Manifests = manifests
+	return nil
 }
 
 // reasonsAgainst returns every reason to refuse a move, and what its first step will wait for. No

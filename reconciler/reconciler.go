@@ -133,6 +133,9 @@ type Store interface {
 		moves []mirror.MoveRequest, skip []mirror.RebalanceMove) (int, error)
 	// RolloutFacts returns what is known of the Applications of rollouts.
 	RolloutFacts(ctx context.Context, of []mirror.Rollout) (mirror.RolloutFacts, error)
+	// RowManifests returns the manifests of rows, by their hashes.
+	RowManifests(ctx context.Context, keys []fleet.ObjectKey) (map[string]fleet.Manifest, error)
+
 	// RolloutManifests returns the manifests that members of a rollout may return to.
 	RolloutManifests(ctx context.Context, r mirror.Rollout) (
 		map[fleet.EnvironmentName]fleet.Manifest, error)

@@ -173,6 +173,65 @@ func TestALostMirrorHoldsOnlyTheRolloutThatWasUnderWay(t *testing.T) {
 	d.eventually("the fleet is in sync", d.converged)
 }
 
+// An engine drains while a rollout is paused, and back while it is returned: its environments move
+// as they are. The rollout returns and goes on from wherever they are.
+func TestADrainDoesNotWaitForARolloutThatWaitsForAPerson(t *testing.T) {
+	const n = 10
+	d := newDrained(t, n, 1, "{atOnce: 2, perHour: 100}")
+	d.start("a", options{})
+	d.ready()
+	d.commit("app00 goes in waves", inWaves(n, "v1", ""))
+	d.eventually("the fleet is in sync", d.converged)
+	d.commit("v2", inWaves(n, "v2", ", approval: true"))
+	d.rolls(mirror.RolloutAwaits, "")
+	decide := func(verb mirror.RolloutVerb, becomes mirror.RolloutState) {
+		t.Helper()
+		if err := d.store.Decisions.DecideRollout(t.Context(), mirror.RolloutDecision{
+			Tenant: "acme", Deployment: "app00", Verb: verb, By: "token:ann"}); err != nil {
+			t.Fatal(err)
+		}
+		d.rolls(becomes, "")
+	}
+	serves := func(engine fleet.EngineName, canary, others string) {
+		t.Helper()
+		d.eventually(fmt.Sprintf("%s serves %s and %s", engine, canary, others), func() error {
+			for env, want := range map[string]string{"e00": canary, "e02": canary, "e03": others,
+				"e09": others} {
+				key := keyOf(d.engines[engine], "acme", "app00", env)
+				if got := d.engines[engine].server.Field(key,
+					"spec.source.targetRevision"); got != want {
+					return fmt.Errorf("%s has %q", env, got)
+				}
+			}
+			return d.converged()
+		})
+	}
+	decide(mirror.PauseRollout, mirror.RolloutPaused)
+	id := d.rollout().ID
+	d.declare("Draining")
+	d.reaches(mirror.DrainEmpty, "")
+	serves("eu-2", "v2", "v1")
+	decide(mirror.AbortRollout, mirror.RolloutReturned)
+	serves("eu-2", "v1", "v1")
+
+	d.declare("Active")
+	d.commit("eu-2 drains", engineState("eu-2", "Draining"))
+	d.eventually("eu-2 is empty", func() error {
+		if got := d.engine("eu-2").Drain; got == nil || got.State != mirror.DrainEmpty {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	serves("eu-1", "v1", "v1")
+	if now := d.rollout(); now.ID != id || now.State != mirror.RolloutReturned {
+		t.Errorf("the rollout is %s %s", now.ID, now.State)
+	}
+	decide(mirror.ResumeRollout, mirror.RolloutAwaits)
+	serves("eu-1", "v2", "v1")
+	decide(mirror.ApproveRollout, mirror.RolloutDone)
+	serves("eu-1", "v2", "v2")
+}
+
 // gauge answers every query with one value.
 type gauge struct {
 	mu    sync.Mutex

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -76,6 +77,64 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 				o.Key.Kind, o.Key.Name, len(body), maxObject)
 	}
 	return fleet.Manifest{Body: body, Hash: hashOf(body)}, nil
+}
+
+// Retarget returns the manifest of an Application as another engine gets it. Render rejects sources
+// that can read files of a repo-server which several tenants share, and so does Retarget: the
+// manifest may be of an engine that serves its tenant alone.
+func (Renderer) Retarget(engine fleet.EngineSpec, to fleet.EngineName, tenant fleet.TenantName,
+	m fleet.Manifest) (fleet.Manifest, error) {
+	if err := checkEngine(to); err != nil {
+		return fleet.Manifest{}, fmt.Errorf("engine: %w", err)
+	}
+	tree, err := decodeTree(m.Body)
+	if err != nil {
+		return fleet.Manifest{}, err
+	}
+	if at := (place{tenant: tenant, name: to, engine: engine}); !at.alone() {
+		if err := shareable(m.Body); err != nil {
+			return fleet.Manifest{}, fmt.Errorf("engine %s is not dedicated to the tenant alone, "+
+				"and %w", to, err)
+		}
+	}
+	meta, _ := tree["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	if annotations[annotationEngine] == nil {
+		return fleet.Manifest{}, fmt.Errorf("the manifest has no annotation %s", annotationEngine)
+	}
+	annotations[annotationEngine] = string(to)
+	body, err := canonical(tree)
+	if err != nil {
+		return fleet.Manifest{}, err
+	}
+	return fleet.Manifest{Body: body, Hash: hashOf(body)}, nil
+}
+
+// shareable reports which source of an Application must not reach a repo-server that several
+// tenants share.
+func shareable(body []byte) error {
+	type source struct {
+		RepoURL   string
+		Directory struct{ Jsonnet json.RawMessage }
+	}
+	var app struct {
+		Spec struct {
+			Source  source
+			Sources []source
+		}
+	}
+	if err := json.Unmarshal(body, &app); err != nil {
+		return fmt.Errorf("its manifest is no Application: %w", err)
+	}
+	for _, s := range append(app.Spec.Sources, app.Spec.Source) {
+		switch {
+		case len(s.Directory.Jsonnet) > 0:
+			return errors.New("a source has directory.jsonnet")
+		case fleet.Source{RepoURL: s.RepoURL}.Artifact():
+			return fmt.Errorf("source %s is an OCI artifact", s.RepoURL)
+		}
+	}
+	return nil
 }
 
 // build makes the typed object, or rejects it.

@@ -378,6 +378,49 @@ func TestEqualGrantsRenderEqually(t *testing.T) {
 	}
 }
 
+// A manifest that moves to another engine is the one that would be rendered for it. A shared engine
+// does not get what may read the files of its repo-server.
+func TestAManifestIsRetargetedToAnotherEngine(t *testing.T) {
+	alone := engineSpec()
+	alone.DedicatedTo = []fleet.TenantName{acme}
+	for name, c := range map[string]struct {
+		change func(*fleet.Source)
+		shared string // why a shared engine must not get it
+	}{
+		"plain": {change: func(*fleet.Source) {}},
+		"jsonnet": {func(s *fleet.Source) {
+			s.Kustomize, s.Directory = nil, &fleet.DirectorySource{Jsonnet: &fleet.JsonnetSource{}}
+		}, "directory.jsonnet"},
+		"artifact": {func(s *fleet.Source) {
+			*s = fleet.Source{RepoURL: "oci://registry.example.com/acme/checkout",
+				Path: ".", TargetRevision: "v1.4.0"}
+		}, "OCI artifact"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := applicationObject(checkoutID, exampleServer)
+			c.change(&o.Application.Sources[0])
+			m, err := Renderer{}.Render(alone, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Key.Engine = "eu-2"
+			want, err := Renderer{}.Render(alone, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Renderer{}.Retarget(alone, "eu-2", acme, m)
+			if err != nil || got.Hash != want.Hash || !bytes.Equal(got.Body, want.Body) {
+				t.Errorf("%v\n%s\n%s", err, got.Body, want.Body)
+			}
+			_, err = Renderer{}.Retarget(engineSpec(), "eu-2", acme, m)
+			if (err != nil) != (c.shared != "") || err != nil && !strings.Contains(err.Error(),
+				c.shared) {
+				t.Errorf("a shared engine: %v", err)
+			}
+		})
+	}
+}
+
 func TestRenderRejectsUnsafeObjects(t *testing.T) {
 	_, privateKey := certificate(t)
 	app := func(change func(*fleet.Application)) fleet.Object {

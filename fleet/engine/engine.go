@@ -25,6 +25,11 @@ import (
 // serves, dedicatedTo, and the namespaces that it gives to the tenant.
 type Renderer interface {
 	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
+
+	// Retarget returns the manifest of an Application of a tenant as another engine gets it. It
+	// changes nothing but the engine's name. An error means that the engine must not get it.
+	Retarget(engine fleet.EngineSpec, to fleet.EngineName, tenant fleet.TenantName,
+		m fleet.Manifest) (fleet.Manifest, error)
 }
 
 // Engine maintains desired objects on one engine and reports their state. Its methods are safe for

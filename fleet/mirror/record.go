@@ -141,6 +141,8 @@ type Record struct {
 	EndedSyncHolds []fleet.ApplicationID
 
 	Rollouts []Rollout // that begin, take a step or end
+	// manifests that members of Rollouts may return to from now on, and that no row has
+	LastGood []RolloutManifest
 
 	// the planner's other state, one JSON document, replaced as a whole; nil: unchanged
 	Memory []byte

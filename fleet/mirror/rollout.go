@@ -199,6 +199,13 @@ type RolloutBefore struct {
 	Creates    bool                 `json:"creates,omitempty"`    // CreateNamespace
 }
 
+// RolloutManifest is the manifest of the last good state of a member.
+type RolloutManifest struct {
+	Rollout     fleet.DeploymentID
+	Environment fleet.EnvironmentName
+	Manifest    fleet.Manifest
+}
+
 // RolloutStatus is what is known of an Application of a rollout.
 type RolloutStatus struct {
 	Hash           string // of the row

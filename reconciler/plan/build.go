@@ -392,6 +392,7 @@ func (o *outcome) syncsInto(p *Plan) {
 // rolloutsInto adds the rollouts that the plan begins, advances or ends, sorted.
 func (o *outcome) rolloutsInto(p *Plan) {
 	l := o.placed.Layers
+	p.LastGood = o.diff.LastGood
 	p.Rollouts = slices.Clone(l.EndedRollouts.Values())
 	for _, id := range l.Rollouts.Changed() {
 		if r, open := l.Rollouts.Get(id); open {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"argosy.dev/argosy/fleet"
@@ -103,7 +104,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	o.placed, err = place.Compute(place.Input{
 		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
 		Freezes: o.freezes, Thawing: thawing, Steps: r.Rollouts,
-		Moves: r.Moves, Evacuated: r.Evacuated, Readmit: r.Readmit,
+		Moves: r.Moves, Carry: o.carry, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
 		UnreadPools: r.UnreadPools, Undecided: r.Undecided,
 		Recovered: r.Recovered, Now: r.Now,
@@ -138,6 +139,17 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 		limits.RecheckArtifacts(o.declared, o.placed.Placements, r.Upgraded)
 	}
 	return nil
+}
+
+// carry returns a manifest of the request as another engine gets it.
+func (o *outcome) carry(hash string, to fleet.ObjectKey, tenant fleet.TenantName) (
+	fleet.Manifest, error) {
+	m, known := o.request.Manifests[hash]
+	on := o.declared.After.Engine(to.Engine)
+	if !known || on == nil {
+		return m, fmt.Errorf("its manifest or engine %s is not known; repeat this later", to.Engine)
+	}
+	return o.render.Retarget(*on.Engine, to.Engine, tenant, m)
 }
 
 // resumes reports whether the plan is the first after a rebuild: objects of an earlier mirror

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,18 @@ func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifes
 		body = bytes.Replace(body, fmt.Appendf(nil, `"Sources":[%s]`, one),
 			fmt.Appendf(nil, `"Source":%s`, one), 1)
 	}
+	sum := sha256.Sum256(body)
+	return fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, nil
+}
+
+var inNamespace = regexp.MustCompile(`"namespace":"[^"]*"`)
+
+// Retarget puts the engine's namespace into a manifest.
+func (r *jsonRenderer) Retarget(e fleet.EngineSpec, _ fleet.EngineName, _ fleet.TenantName,
+	m fleet.Manifest) (fleet.Manifest, error) {
+	at := inNamespace.FindIndex(m.Body)
+	body := slices.Concat(m.Body[:at[0]], fmt.Appendf(nil, `"namespace":%q`, e.ArgoCD.Namespace),
+		m.Body[at[1]:])
 	sum := sha256.Sum256(body)
 	return fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, nil
 }

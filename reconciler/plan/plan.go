@@ -82,6 +82,7 @@ type Plan struct {
 	EndedSyncHolds []fleet.ApplicationID
 
 	Rollouts []mirror.Rollout // that begin, take a step or end
+	LastGood []mirror.RolloutManifest
 
 	Counts report.Counts
 	Hash   string // hexadecimal SHA-256 of the changes, without revisions, times and messages
@@ -143,7 +144,7 @@ func (p *Plan) Record() mirror.Record {
 			From:         m.From,
 			Applications: m.Applications})
 	}
-	r.Rollouts = p.Rollouts
+	r.Rollouts, r.LastGood = p.Rollouts, p.LastGood
 	approved := map[fleet.ObjectKey]bool{}
 	for _, k := range p.Approved {
 		approved[k] = true

@@ -68,6 +68,9 @@ type Request struct {
 	// Moves are requested moves to other engines, by the slice that each names.
 	Moves map[fleet.SliceID]mirror.MoveRequest
 
+	// Manifests are those of AppliedState.Carried for Moves, by their hashes.
+	Manifests map[string]fleet.Manifest
+
 	// ArgoCD is the version of each engine's Argo CD, as far as it is known. Upgraded is set if one
 	// of them changed since deployments were rejected for it.
 	ArgoCD   map[fleet.EngineName]string

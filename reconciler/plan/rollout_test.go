@@ -395,3 +395,253 @@ func (h *house) projects() map[fleet.ObjectKey]string {
 	}
 	return out
 }
+
+// move requests a move of an environment of acme with the manifests that the store has.
+func (h *house) move(env fleet.EnvironmentName, m mirror.MoveRequest) *Plan {
+	h.t.Helper()
+	id := fleet.EnvironmentID{Tenant: "acme", Name: env}
+	m.Environment = id
+	moves := map[fleet.SliceID]mirror.MoveRequest{id.Whole(): m}
+	rows, of := h.w.Carried(moves)
+	known := map[string]fleet.Manifest{}
+	for _, k := range rows {
+		if r, exists := h.rows[k]; exists {
+			known[r.Manifest.Hash] = r.Manifest
+		}
+	}
+	for _, r := range of {
+		for _, m := range r.Members {
+			if m.Before != nil {
+				known[m.Before.Hash] = h.kept[m.Before.Hash]
+			}
+		}
+	}
+	p := h.again(func(r *Request) {
+		r.Moves, r.Manifests = moves, known
+		if m.Evacuates {
+			on, _ := h.w.state.Placements.Get(id.Whole())
+			r.Evacuated = []fleet.EngineName{on.Engine}
+		}
+	})
+	for _, m := range p.LastGood {
+		h.kept[m.Manifest.Hash] = m.Manifest
+	}
+	return p
+}
+
+// on returns the engine of an environment of acme, and the other one.
+func (h *house) on(env fleet.EnvironmentName) (on, other fleet.EngineName) {
+	h.t.Helper()
+	pl, _ := h.w.state.Placements.Get(fleet.EnvironmentID{Tenant: "acme", Name: env}.Whole())
+	if pl.Engine == "eu-1" {
+		return pl.Engine, "eu-2"
+	}
+	return pl.Engine, "eu-1"
+}
+
+// revisionOf returns the revision that the wanted Application of checkout has, and its engine.
+func (h *house) revisionOf(env fleet.EnvironmentName) string {
+	h.t.Helper()
+	for k, r := range h.rows {
+		if k.Kind == fleet.ObjectApplication && r.Deployment == "checkout" && !r.Unwanted &&
+			r.Environment == env {
+			return string(k.Engine) + " " + renderedOf(h.t, r.Manifest).Sources[0].TargetRevision
+		}
+	}
+	return "none"
+}
+
+func (h *house) decide(verb mirror.RolloutVerb) {
+	h.t.Helper()
+	r := h.w.Rollouts()[0]
+	next, changes := rollout.Next(r, h.factsWith(r, verb))
+	if !changes {
+		h.t.Fatalf("%s changes nothing in state %s", verb, r.State)
+	}
+	step := mirror.RolloutStep{Rollout: next, Before: map[fleet.EnvironmentName]fleet.Manifest{}}
+	for _, m := range next.Members {
+		if m.Before != nil {
+			step.Before[m.Environment] = h.kept[m.Before.Hash]
+		}
+	}
+	h.again(func(r *Request) {
+		r.Rollouts = map[fleet.DeploymentID]mirror.RolloutStep{next.Of(): step}
+	})
+}
+
+// factsWith are facts with a decision, while all Applications are as their rows.
+func (h *house) factsWith(r mirror.Rollout, verb mirror.RolloutVerb) mirror.RolloutFacts {
+	f := mirror.RolloutFacts{Now: h.now, Status: map[fleet.ObjectKey]mirror.RolloutStatus{},
+		Decisions: map[string][]mirror.RolloutDecision{
+			r.ID: {{N: r.Decided + 1, Verb: verb, By: "eve"}}}}
+	for k, row := range h.rows {
+		f.Status[k] = mirror.RolloutStatus{Hash: row.Manifest.Hash, Apply: mirror.ApplyApplied,
+			Compared: row.Manifest.Hash, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}
+	}
+	return f
+}
+
+// settled fails if the same revision, planned again by another replica, changes anything.
+func (h *house) settled() {
+	h.t.Helper()
+	h.work()
+	loads := func() map[fleet.EngineName]fleet.EngineLoad {
+		all := maps.Clone(h.w.state.Loads.Base())
+		maps.DeleteFunc(all, func(_ fleet.EngineName, l fleet.EngineLoad) bool {
+			return l == fleet.EngineLoad{}
+		})
+		return all
+	}
+	before := loads()
+	h.restart()
+	if now := loads(); !maps.Equal(before, now) {
+		h.t.Errorf("another replica counts %v, not %v", now, before)
+	}
+	if p := h.again(); len(p.Rows)+len(p.Rollouts) > 0 {
+		h.t.Errorf("planned again, it changes %s and %d rollouts", actions(p), len(p.Rollouts))
+	}
+}
+
+// An environment of a returned rollout moves with the last good state of its Applications. The
+// change goes on to wait there, returns from there, and reaches the new engine in the end.
+func TestAnEnvironmentOfAReturnedRolloutMovesAsItIs(t *testing.T) {
+	for name, request := range map[string]mirror.MoveRequest{"by a person": {},
+		"by a drain": {Drain: true}, "by an evacuation": {Evacuates: true}} {
+		t.Run(name, func(t *testing.T) {
+			h := rollingHouse(t, "")
+			h.keep()
+			h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+			h.roll()
+			h.after(time.Hour)
+			h.roll("staging")
+			h.after(time.Hour)
+			h.roll("staging")
+			if r, _ := h.roll(); r.State != mirror.RolloutReturned {
+				t.Fatal(r.State, r.Message)
+			}
+			var to fleet.EngineName
+			for _, env := range []fleet.EnvironmentName{"staging", "prod"} {
+				on, other := h.on(env)
+				if request.Drain {
+					engine := "fleet/engines/" + string(on) + ".yaml"
+					h.apply(h.files.with(engine, engineFile(string(on), "eu",
+						"  state: Draining\n")))
+				}
+				to = other
+				request.To = to
+				p := h.move(env, request)
+				if len(p.Begun) != 1 {
+					t.Fatalf("%s: %v %v", env, p.Refused, p.Placements)
+				}
+				if got, want := h.revisionOf(env), string(to)+" v1"; got != want {
+					t.Errorf("%s has %s, not %s: %s", env, got, want, actions(p))
+				}
+				h.settled()
+				if request.Drain {
+					h.apply(h.files.with("fleet/engines/"+string(on)+".yaml",
+						engineFile(string(on), "eu", "")))
+				}
+			}
+			r := h.w.Rollouts()[0]
+			if len(r.Members) != 2 || r.State != mirror.RolloutReturned {
+				t.Fatalf("%+v", r)
+			}
+			h.decide(mirror.ResumeRollout)
+			h.roll()
+			if got := h.revisionOf("staging"); !strings.HasSuffix(got, " v2") {
+				t.Errorf("resumed, staging has %s", got)
+			}
+			h.after(time.Hour)
+			h.roll("staging")
+			h.after(time.Hour)
+			h.roll("staging")
+			if got := h.revisionOf("staging"); !strings.HasSuffix(got, " v1") {
+				t.Errorf("failed again, staging has %s", got)
+			}
+			h.roll()
+			h.decide(mirror.ResumeRollout)
+			for range 4 {
+				if len(h.w.Rollouts()) > 0 {
+					h.roll()
+					h.after(11 * time.Minute)
+				}
+			}
+			if got := h.revisionOf("prod"); len(h.w.Rollouts()) > 0 || got != string(to)+" v2" {
+				t.Errorf("in the end prod has %s: %+v", got, h.w.Rollouts())
+			}
+			h.settled()
+			if n := h.count(fleet.ObjectApplication); n != 3 {
+				t.Errorf("%d Applications", n)
+			}
+		})
+	}
+}
+
+// count returns the number of wanted rows of a kind.
+func (h *house) count(kind fleet.ObjectKind) (n int) {
+	for k, r := range h.rows {
+		if k.Kind == kind && !r.Unwanted {
+			n++
+		}
+	}
+	return n
+}
+
+// While a person has paused a rollout, environments move: one with the change keeps the last good
+// state that it may return to, also when the move is undone.
+func TestAnEnvironmentOfAPausedRolloutMovesAndReturns(t *testing.T) {
+	for _, undone := range []bool{false, true} {
+		h := rollingHouse(t, "")
+		before := h.desired()
+		h.keep()
+		h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+		h.roll()
+		h.decide(mirror.PauseRollout)
+		for _, env := range []fleet.EnvironmentName{"staging", "prod"} {
+			on, other := h.on(env)
+			want := map[fleet.EnvironmentName]string{"staging": " v2", "prod": " v1"}[env]
+			p := h.move(env, mirror.MoveRequest{To: other})
+			if got := h.revisionOf(env); len(p.Begun) != 1 || got != string(other)+want {
+				t.Fatalf("%s has %s: %v", env, got, p.Refused)
+			}
+			if undone {
+				p = h.move(env, mirror.MoveRequest{To: on, Undo: true})
+				if got := h.revisionOf(env); len(p.Begun) != 1 || got != string(on)+want {
+					t.Fatalf("undone, %s has %s: %v", env, got, p.Refused)
+				}
+			}
+			h.settled()
+		}
+		h.decide(mirror.AbortRollout)
+		if got := h.revisionOf("staging"); !strings.HasSuffix(got, " v1") {
+			t.Errorf("aborted, staging has %s: %+v", got, h.w.Rollouts()[0].Members)
+		}
+		if undone && !maps.Equal(h.desired(), before) {
+			t.Error("the rows are not those of before")
+		}
+		h.settled()
+	}
+}
+
+// An evacuation does not wait for a rollout: the engine of its Applications does not answer.
+func TestAnEvacuationDoesNotWaitForARollout(t *testing.T) {
+	h := rollingHouse(t, "")
+	h.keep()
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	h.roll()
+	for env, want := range map[fleet.EnvironmentName]string{"staging": " v2", "prod": " v1"} {
+		_, other := h.on(env)
+		p := h.move(env, mirror.MoveRequest{Evacuates: true})
+		if got := h.revisionOf(env); len(p.Begun) != 1 || got != string(other)+want {
+			t.Errorf("%s has %s: %v", env, got, p.Refused)
+		}
+		h.settled()
+	}
+	h.after(time.Hour)
+	h.roll("staging")
+	h.after(time.Hour)
+	h.roll("staging")
+	if got := h.revisionOf("staging"); !strings.HasSuffix(got, " v1") {
+		t.Errorf("failed, staging has %s", got)
+	}
+}

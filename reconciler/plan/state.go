@@ -105,6 +105,32 @@ func (w *AppliedState) Rollouts() []mirror.Rollout {
 	})
 }
 
+// Carried returns what a plan of moves has to know (Request.Manifests): the Applications that move
+// with the manifest that they have, since their change waits for its wave, and the rollouts that
+// may return Applications which move.
+func (w *AppliedState) Carried(moves map[fleet.SliceID]mirror.MoveRequest) (rows []fleet.ObjectKey,
+	of []mirror.Rollout) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	moving := map[fleet.EnvironmentID]bool{}
+	for id := range moves {
+		moving[id.In()] = true
+	}
+	for id, f := range w.state.Frozen.Base() {
+		if f.Rollout && moving[id.In()] {
+			rows = append(rows, f.Key)
+		}
+	}
+	for _, r := range w.state.Rollouts.Base() {
+		if slices.ContainsFunc(r.Members, func(m mirror.RolloutMember) bool {
+			return moving[fleet.EnvironmentID{Tenant: r.Tenant, Name: m.Environment}]
+		}) {
+			of = append(of, r)
+		}
+	}
+	return rows, of
+}
+
 // FrozenIn returns the freeze that holds changes in the environments of a rollout now, by the keys
 // of its members.
 func (w *AppliedState) FrozenIn(r mirror.Rollout, now time.Time) map[fleet.ObjectKey]string {

@@ -41,6 +41,13 @@ func rolloutSteps(r *mirror.Record) ([]step, error) {
 			steps = append(steps, keepManifests(o)...)
 		}
 	}
+	for _, m := range r.LastGood {
+		steps = append(steps, step{`
+			INSERT INTO rollout_manifests (tenant, deployment, environment, tenant_uid, hash, body)
+			VALUES ($1, $2, $3, live_tenant($1), $4, $5) ON CONFLICT DO NOTHING`,
+			[]any{string(m.Rollout.Tenant), string(m.Rollout.Name), string(m.Environment),
+				m.Manifest.Hash, m.Manifest.Body}})
+	}
 	return steps, nil
 }
 
@@ -168,6 +175,24 @@ func (s *Plans) RolloutManifests(ctx context.Context, r mirror.Rollout) (
 		return err
 	})
 	return out, wrap(err, "manifests of rollout %s", r.ID)
+}
+
+// RowManifests returns the manifests of rows, by their hashes. A row that does not exist has none.
+func (s *Plans) RowManifests(ctx context.Context, keys []fleet.ObjectKey) (
+	map[string]fleet.Manifest, error) {
+	out := map[string]fleet.Manifest{}
+	scan := func(row pgx.CollectableRow) (m fleet.Manifest, err error) {
+		err = row.Scan(&m.Hash, &m.Body)
+		return m, err
+	}
+	all, err := collect(ctx, s.database, scan, `
+		SELECT d.hash, d.body FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
+		JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name`,
+		objectColumns(keys)...)
+	for _, m := range all {
+		out[m.Hash] = m
+	}
+	return out, wrap(err, "manifests of %d rows", len(keys))
 }
 
 // Rollouts match Filter.Tenant and Filter.Name (the deployment), the newest first.

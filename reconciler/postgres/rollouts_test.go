@@ -57,6 +57,24 @@ func TestARolloutKeepsTheManifestsOfBefore(t *testing.T) {
 		t.Errorf("the outcome has the rollout %+v", o)
 	}
 
+	if got := must(s.Plans.RowManifests(t.Context(), []fleet.ObjectKey{row.Key}))(t); len(got) !=
+		1 || string(got[after.Manifest.Hash].Body) != string(after.Manifest.Body) {
+		t.Errorf("the row has the manifests %+v", got)
+	}
+	// the Application moves: its last good state is that for another engine
+	moved := r.Copy()
+	moved.Members[0].Before = &mirror.RolloutBefore{Hash: "elsewhere"}
+	must(s.Plans.Record(t.Context(), lease, step(2, 2, func(rec *mirror.Record) {
+		rec.Rollouts, rec.PlanHash = []mirror.Rollout{moved}, "a move"
+		rec.LastGood = []mirror.RolloutManifest{{Rollout: r.Of(), Environment: "prod",
+			Manifest: fleet.Manifest{Hash: "elsewhere", Body: []byte(`{}`)}}}
+	})))(t)
+	if kept = must(s.Plans.RolloutManifests(t.Context(), moved))(t); kept["prod"].Hash !=
+		"elsewhere" || string(kept["prod"].Body) != "{}" {
+		t.Errorf("after a move it keeps %+v", kept)
+	}
+	expect(t, url, `SELECT count(*) FROM rollout_manifests`, 1)
+
 	d := mirror.RolloutDecision{Tenant: "acme", Deployment: "web", Verb: mirror.ApproveRollout,
 		By: "ann"}
 	if err := s.Decisions.DecideRollout(t.Context(), d); !errors.Is(err, mirror.ErrRolloutState) {

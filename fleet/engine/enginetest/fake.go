@@ -921,6 +921,22 @@ func (PlainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
+// Retarget returns the manifest for another engine.
+func (PlainRenderer) Retarget(_ fleet.EngineSpec, to fleet.EngineName, _ fleet.TenantName,
+	m fleet.Manifest) (fleet.Manifest, error) {
+	var body map[string]any
+	if err := json.Unmarshal(m.Body, &body); err != nil {
+		return fleet.Manifest{}, err
+	}
+	body["metadata"].(map[string]any)["annotations"].(map[string]any)["argosy.dev/engine"] = to
+	b, err := json.Marshal(body)
+	if err != nil {
+		return fleet.Manifest{}, err
+	}
+	sum := sha256.Sum256(b)
+	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
+}
+
 // NewFixture returns the fake engine eu-1 of the server as a fixture of the conformance suite.
 func NewFixture(s *Server) *Fixture {
 	f := s.Connect("eu-1")

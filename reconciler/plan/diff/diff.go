@@ -49,6 +49,8 @@ type Result struct {
 	Approved map[fleet.ObjectKey]bool // deletions that do not count against the guards
 	Failures []effective.RenderFailure
 	Rejected []fleet.Problem // of changed deployments that the engine would refuse
+	// manifests for new engines that rollouts may return to
+	LastGood []mirror.RolloutManifest
 	Syncs    []mirror.SyncRequest
 	Problems []fleet.Problem // of SyncRuns
 }
@@ -74,6 +76,7 @@ func Compute(in Input) (*Result, error) {
 		return nil, err
 	}
 	p.returned()
+	p.carried()
 	if err := p.frozen(); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ func (p *phase) freeze(a place.Application) error {
 			return err
 		}
 	}
+	if a.Moves {
+		p.movedOn(a.ID, a.Key, m.Hash)
+	}
 	if a.Rollout != nil {
 		p.roll(a, old, exists, m.Hash, changes)
 	}
@@ -61,14 +64,15 @@ func (p *phase) freeze(a place.Application) error {
 	if was.Lost {
 		f.RepoURLs, f.Use = was.RepoURLs, was.Use
 	}
-	if before && was.Hash == m.Hash { // an approval of the revision that brought it releases it
+	// an approval of the revision that brought it releases it
+	if before && (was.Hash == m.Hash || a.Moves) {
 		f.Revision, f.Since = was.Revision, was.Since
 	}
 	p.Frozen.Set(a.ID, f)
 	if synced {
 		p.SyncHolds.Set(a.ID, sync) // the change that ends it waits
 	}
-	if before && was.Hash == m.Hash && was.Why == f.Why && was.Rollout == f.Rollout {
+	if a.Moves || before && was.Hash == m.Hash && was.Why == f.Why && was.Rollout == f.Rollout {
 		return nil
 	}
 	c := &RowChange{Action: report.Freeze, Row: Row(a.Key, next)}

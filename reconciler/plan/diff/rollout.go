@@ -119,20 +119,58 @@ func (p *phase) returned() {
 	}
 }
 
+// carried writes the Applications that move while their change waits, as they are.
+func (p *phase) carried() {
+	for _, a := range p.Placed.Frozen {
+		if a.Carried == nil {
+			continue
+		}
+		f, _ := p.Frozen.Get(a.ID)
+		was := p.Rows.Base()[f.Key] // that of the engine before departs
+		next := applied.Row{Hash: a.Carried.Hash, Tenant: a.ID.Tenant,
+			Environment: a.ID.Environment, Deployment: a.ID.Deployment, Deletion: was.Deletion,
+			RepoURLs: was.RepoURLs, Use: a.Use}
+		p.Terminating.Delete(a.Key) // it moves back
+		p.SetRow(a.Key, next)
+		c := &RowChange{Action: report.Create, Row: Row(a.Key, next)}
+		c.Row.Manifest, c.Row.Revision = *a.Carried, p.Revision
+		p.out.Rows[a.Key] = c
+	}
+}
+
 // follow keeps the member of a rollout up to date with its row, which a move or a SyncRun may
-// change. On another engine, an Application has no last good state.
+// change.
 func (p *phase) follow(key fleet.ObjectKey, id fleet.ApplicationID) {
 	r, i := p.Rolling(id)
 	row, _ := p.Rows.Get(key)
-	if i < 0 || !r.Members[i].State.Changed() ||
-		r.Members[i].Key == key && r.Members[i].Hash == row.Hash {
+	if i < 0 || r.Members[i].Key == key &&
+		(!r.Members[i].State.Changed() || r.Members[i].Hash == row.Hash) {
+		return
+	}
+	p.movedOn(id, key, row.Hash)
+}
+
+// movedOn updates the member of a rollout on another engine, or with another manifest of the
+// change. Its last good state goes along, as that engine gets it; an engine that must not get it
+// has none.
+func (p *phase) movedOn(id fleet.ApplicationID, key fleet.ObjectKey, hash string) {
+	r, i := p.Rolling(id)
+	if i < 0 {
 		return
 	}
 	r = r.Copy()
 	m := &r.Members[i]
-	if m.Key != key {
-		m.Before = nil
+	if m.Key != key && m.Before != nil {
+		if last, known := p.Placed.LastGood[id]; known {
+			before := *m.Before
+			before.Hash = last.Hash
+			m.Before = &before
+			p.out.LastGood = append(p.out.LastGood, mirror.RolloutManifest{Rollout: r.Of(),
+				Environment: m.Environment, Manifest: last})
+		} else {
+			m.Before = nil
+		}
 	}
-	m.Key, m.Hash = key, row.Hash
+	m.Key, m.Hash = key, hash
 	p.SetRollout(r)
 }

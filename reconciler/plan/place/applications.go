@@ -49,6 +49,9 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 					return err
 				}
 			}
+			if a.Carried != nil {
+				p.countCarried(&a)
+			}
 			p.out.Frozen = append(p.out.Frozen, a)
 			return nil
 		}

@@ -43,6 +43,11 @@ func (p placer) evacuate(id fleet.SliceID, m mirror.MoveRequest) string {
 			}
 			return p.stay(id, pl, from, why, next.Alternatives)
 		}
+	}
+	if why := p.carry(id, next.Engine); len(why) > 0 {
+		return p.stay(id, pl, from, why[0], nil)
+	}
+	if pl.From == "" {
 		p.Place(id.In(), next.Engine, 1)
 		p.arriving[next.Engine] += next.Applications
 	}
@@ -108,7 +113,7 @@ func (p placer) stranded(id fleet.SliceID, from fleet.EngineName) (
 				"restore its file", h.Application)
 		}
 	}
-	if all := p.waiting(id); len(all) > 0 {
+	if all := p.waiting(id, true); len(all) > 0 {
 		return nil, all[0]
 	}
 	for _, dep := range p.deploymentsIn(id) {

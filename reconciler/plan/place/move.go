@@ -72,6 +72,9 @@ func (p placer) begin(id fleet.SliceID, m mirror.MoveRequest) string {
 	next, reasons := p.target(id, to)
 	departing, why := p.departing(id, from, p.deletions())
 	reasons = append(reasons, why...)
+	if len(reasons) == 0 {
+		reasons = p.carry(id, to)
+	}
 	for _, app := range departing {
 		if why := p.unadoptable(app, from, to); why != "" {
 			reasons = append(reasons, why)
@@ -159,6 +162,9 @@ func (p placer) undo(id fleet.SliceID, pl fleet.Placement) string {
 	if len(removed) > 0 {
 		return fmt.Sprintf("%s is being removed; restore its file, or wait until the move has ended",
 			slices.MinFunc(removed, applied.CompareApplications))
+	}
+	if why := p.carry(id, pl.From); len(why) > 0 {
+		return strings.Join(why, "; ")
 	}
 	slices.SortFunc(back, applied.CompareApplications)
 	p.out.Begun = append(p.out.Begun, Move{Environment: id.In(), Slice: id.Slice, From: pl.Engine,
@@ -297,7 +303,7 @@ func (p placer) departing(id fleet.SliceID, from fleet.EngineName,
 		}
 		all = append(all, app)
 	}
-	reasons = append(reasons, p.waiting(id)...)
+	reasons = append(reasons, p.waiting(id, false)...)
 	reasons = append(reasons, deletions[onEngine{id, ""}]...)
 	// the old engine deletes the workload while the new one would create it
 	reasons = append(reasons, deletions[onEngine{id, from}]...)
@@ -306,22 +312,28 @@ func (p placer) departing(id fleet.SliceID, from fleet.EngineName,
 	return all, slices.Compact(reasons)
 }
 
-// waiting returns the changes that a freeze holds in a slice, sorted. Another engine would render
-// the Application with its change.
-func (p placer) waiting(id fleet.SliceID) (all []string) {
+// waiting returns the changes that keep a slice where it is, sorted: those that a freeze holds,
+// since another engine would render the Application with its change, and those of rollouts under
+// way.
+// An Application whose rollout waits for a person moves with the manifest that it has, and an
+// evacuation awaits no rollout.
+func (p placer) waiting(id fleet.SliceID, evacuates bool) (all []string) {
 	p.Frozen.Each(func(app fleet.ApplicationID, f applied.Frozen) {
-		if app.In() == id.In() && id.Holds(app) {
+		if app.In() == id.In() && id.Holds(app) && (!f.Rollout || f.Lost) {
 			all = append(all, fmt.Sprintf("a change of %s waits, since %s: repeat this then, or "+
 				"run argosy release %s", app, f.Why, f.Revision.Short()))
 		}
 	})
 	p.Rollouts.Each(func(of fleet.DeploymentID, r mirror.Rollout) {
+		if evacuates || r.State != mirror.RolloutRunning && r.State != mirror.RolloutReturning {
+			return
+		}
 		for _, m := range r.Members {
 			app := applied.ApplicationID(of, fleet.EnvironmentID{Tenant: of.Tenant,
 				Name: m.Environment})
-			if m.State.Changed() && app.In() == id.In() && id.Holds(app) {
-				all = append(all, fmt.Sprintf("the rollout of %s is under way, and may return %s: "+
-					"repeat this when it is done", of, app))
+			if app.In() == id.In() && id.Holds(app) {
+				all = append(all, fmt.Sprintf("the rollout of %s is under way, and may change %s: "+
+					"repeat this when it is done, or pause it", of, app))
 			}
 		}
 	})

@@ -28,6 +28,10 @@ type Input struct {
 
 	Moves map[fleet.SliceID]mirror.MoveRequest // requested, by the slice that each names
 
+	// Carry returns the manifest with a hash, of an Application that moves while its change waits,
+	// as another engine gets it.
+	Carry func(hash string, to fleet.ObjectKey, tenant fleet.TenantName) (fleet.Manifest, error)
+
 	Evacuated []fleet.EngineName // that get no environment
 	Readmit   []fleet.EngineName // whose evacuation ends
 
@@ -72,8 +76,10 @@ type Result struct {
 	Wanted   []Application // to be written
 	Frozen   []Application // to be written later, unless they would not change
 	Returned []Returned    // to be written as before their rollout
-	Unwanted []Unwanted    // to be judged by the guards
-	Released []Unwanted    // to be deleted, since an approval freed them
+	// manifests for the new engines of moving Applications that rollouts may return to
+	LastGood map[fleet.ApplicationID]fleet.Manifest
+	Unwanted []Unwanted // to be judged by the guards
+	Released []Unwanted // to be deleted, since an approval freed them
 	Ended    []fleet.ApplicationID
 	SyncRuns []SyncRun
 
@@ -103,6 +109,10 @@ type Application struct {
 	Passes     bool        // a person has released it from a freeze
 	// Rollout is set for those of Frozen that go in waves.
 	Rollout *fleet.Rollout
+	// Moves is set for those of Frozen whose slice begins to move. Carried is the manifest that
+	// they have, for the new engine; nil: they have no row, or one on that engine.
+	Moves   bool
+	Carried *fleet.Manifest
 	// Lost is set for those of Frozen that may exist without a row, since the mirror was lost. They
 	// count as their declaration has them.
 	Lost bool
@@ -139,6 +149,7 @@ func Compute(in Input) (*Result, error) {
 		synced:       map[fleet.ApplicationID]bool{},
 		moving:       map[fleet.ApplicationID]bool{},
 		admitted:     map[fleet.ApplicationID]bool{},
+		carried:      map[fleet.ApplicationID]*fleet.Manifest{},
 		shared:       applied.SharedRepositories(in.Declared.Fleet),
 		joinable:     map[fleet.EnvironmentID]bool{},
 		arriving:     map[fleet.EngineName]int{},
@@ -173,12 +184,14 @@ type scope struct {
 	synced       map[fleet.ApplicationID]bool // touched by a SyncRun alone
 	moving       map[fleet.ApplicationID]bool // begin to move
 	admitted     map[fleet.ApplicationID]bool // change by a step of their rollout
-	shrunk       []fleet.EnvironmentID        // have fewer Applications from now on
-	shared       applied.Scopes               // repositories that the platform shares
-	reshared     bool                         // they change
-	retry        bool                         // unplaced environments may find an engine now
-	arriving     map[fleet.EngineName]int     // Applications of evacuated slices, not counted yet
-	joinable     map[fleet.EnvironmentID]bool // two halves of a slice may be on one engine
+	// whose change waits for its wave while their slice begins to move; nil: without a row there
+	carried  map[fleet.ApplicationID]*fleet.Manifest
+	shrunk   []fleet.EnvironmentID        // have fewer Applications from now on
+	shared   applied.Scopes               // repositories that the platform shares
+	reshared bool                         // they change
+	retry    bool                         // unplaced environments may find an engine now
+	arriving map[fleet.EngineName]int     // Applications of evacuated slices, not counted yet
+	joinable map[fleet.EnvironmentID]bool // two halves of a slice may be on one engine
 }
 
 // placer counts the touched Applications, and gives engines to environments.

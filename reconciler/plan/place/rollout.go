@@ -57,7 +57,8 @@ func (s *scope) giveBack(r mirror.Rollout, m mirror.RolloutMember, id fleet.Appl
 
 // rollsOut reports whether the Application goes in waves, and sets their declaration. Its rollout
 // then decides when it changes, and asks the freezes. No move and no SyncRun goes in waves, as with
-// freezes, and nothing of the first revision does, unless the mirror has lost it.
+// freezes, and nothing of the first revision does, unless the mirror has lost it. An Application
+// that moves while its change waits goes on to wait.
 func (p placer) rollsOut(a *Application) bool {
 	spec := a.Deployment.Deployment.RolloutIn(p.after.Defaults(a.ID.Tenant))
 	if spec == nil {
@@ -69,7 +70,8 @@ func (p placer) rollsOut(a *Application) bool {
 	}
 	admitted := p.admitted[a.ID] &&
 		p.Applied.Catalog.Deployment(a.ID.Deployed()) == a.Deployment
-	if admitted || p.synced[a.ID] || p.moving[a.ID] {
+	a.Carried, a.Moves = p.carried[a.ID]
+	if admitted || p.synced[a.ID] || p.moving[a.ID] && !a.Moves {
 		return false
 	}
 	if a.Lost = p.lost(a.Key, a.ID); !a.Lost && !p.Applied.Started() {
@@ -77,6 +79,66 @@ func (p placer) rollsOut(a *Application) bool {
 	}
 	a.Rollout = spec
 	return true
+}
+
+// carry brings the manifests of the Applications of a slice whose change waits to another engine,
+// and those that their rollouts may return to. It returns why one cannot be brought there.
+func (p placer) carry(id fleet.SliceID, to fleet.EngineName) (reasons []string) {
+	for _, dep := range p.deploymentsIn(id) {
+		app := applied.ApplicationID(dep, id.In())
+		if why := p.carryOne(app, applied.ApplicationKey(to, app)); why != "" {
+			reasons = append(reasons, fmt.Sprintf("a change of %s waits for its wave, and its "+
+				"present state cannot go along: %s", app, why))
+		}
+	}
+	return reasons
+}
+
+func (p placer) carryOne(app fleet.ApplicationID, to fleet.ObjectKey) (why string) {
+	if f, waits := p.Frozen.Get(app); waits && f.Rollout {
+		row, exists := p.Rows.Get(f.Key)
+		switch {
+		case f.Key == to || !exists || row.Unwanted:
+			p.carried[app] = nil
+		case f.Key.Engine.OfEnvironment() || to.Engine.OfEnvironment():
+			return "its API server has another name on an environment's own cluster"
+		case row.RepoURLs != p.after.Deployment(app.Deployed()).Deployment.RepoURLs():
+			return "it reads other repositories than the change"
+		default:
+			m, err := p.Carry(row.Hash, to, app.Tenant)
+			if err != nil {
+				return err.Error()
+			}
+			p.carried[app] = &m
+		}
+	}
+	r, i := p.Rolling(app)
+	if i < 0 || r.Members[i].Before == nil || r.Members[i].Key == to {
+		return ""
+	}
+	m, err := p.Carry(r.Members[i].Before.Hash, to, app.Tenant)
+	if err != nil {
+		return err.Error()
+	}
+	applied.Set(&p.out.LastGood, app, m)
+	return ""
+}
+
+// countCarried counts an Application in that moves with the manifest that it has.
+func (p placer) countCarried(a *Application) {
+	f, _ := p.Frozen.Get(a.ID)
+	row, _ := p.Rows.Get(f.Key)
+	a.Use = row.Use
+	p.SetUse(a.Key, a.Use)
+	there, exists := p.Rows.Get(a.Key) // it moves back
+	p.countUse(a.Key.Engine, a.ID, a.Use, 1)
+	p.count(a.Key.Engine, a.ID, row.RepoURLs, 1)
+	if exists {
+		p.countUse(a.Key.Engine, a.ID, there.Use, -1)
+		p.count(a.Key.Engine, a.ID, there.RepoURLs, -1)
+		return
+	}
+	p.CountApplication(a.Key.Engine, a.ID, 1)
 }
 
 // lost reports whether an Application may exist without a row, since the mirror was lost.
