@@ -180,11 +180,8 @@ func agentTokenList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		switch out.value {
-		case "json":
-			return writeJSON(a.out, map[string]any{"items": tokens})
-		case "yaml":
-			return writeYAML(a.out, map[string]any{"items": tokens})
+		if done, err := a.structured(out, map[string]any{"items": tokens}); done {
+			return err
 		}
 		if len(tokens) == 0 {
 			a.hint("no tokens; create one with `argosy agent token create TENANT/ENV`")

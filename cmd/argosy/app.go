@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +13,6 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/contexts"
-	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -103,8 +100,8 @@ func (a *app) target() (contexts.Context, error) {
 	if given.Server == "" {
 		given.Server = saved.Server
 	}
-	if given.Token == "" && given.Server == saved.Server {
-		given.Token = saved.Token
+	if given.Server == saved.Server {
+		given.Token, given.Tenant = first(given.Token, saved.Token), saved.Tenant
 	}
 	switch {
 	case given.Server == "":
@@ -135,33 +132,10 @@ func (a *app) saved() (contexts.Context, error) {
 	}
 	found, ok := file.Find(a.context)
 	if !ok && a.context != "" {
-		return found,
-			fmt.Errorf("context %q is not saved in %s; run `argosy login URL --context %s`",
-				a.context, path, a.context)
+		return found, notSaved(a.context, path)
 	}
 	return found, nil
 }
-
-// format is the value of -o.
-type format struct {
-	value string
-	may   []string
-}
-
-// String implements pflag.Value, as do Set and Type.
-func (f *format) String() string { return f.value }
-
-// Set refuses formats that the command does not support.
-func (f *format) Set(s string) error {
-	if !slices.Contains(f.may, s) {
-		return fmt.Errorf("must be one of %s", strings.Join(f.may, ", "))
-	}
-	f.value = s
-	return nil
-}
-
-// Type names the value in help.
-func (f *format) Type() string { return "format" }
 
 // version is set by the release's linker flags; a build from a checkout shows its commit instead.
 var version = ""
@@ -240,29 +214,4 @@ func first(values ...string) string {
 		}
 	}
 	return ""
-}
-
-// addFormat gives the command -o with the first of the formats as its default.
-func addFormat(cmd *cobra.Command, formats ...string) *format {
-	f := &format{value: formats[0], may: formats}
-	cmd.Flags().VarP(f, "output", "o", "one of "+strings.Join(formats, "|"))
-	// fails on a flag that is not there
-	_ = cmd.RegisterFlagCompletionFunc(
-		"output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	return f
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(printable.JSONWriter(w))
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-func writeYAML(w io.Writer, v any) error {
-	b, err := configschema.YAML(v)
-	if err == nil {
-		_, err = w.Write(b)
-	}
-	return err
 }

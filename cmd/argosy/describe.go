@@ -50,6 +50,9 @@ func describeCommand(a *app) *cobra.Command {
 			"  argosy describe environment acme/prod-eu\n" +
 			"  argosy describe engine eu-1 -o yaml",
 		Args: exactly("KIND", "NAME"),
+		ValidArgsFunction: a.completeKinds(func(r resource) bool {
+			return describers()[r.plural] != nil
+		}),
 	}
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -70,11 +73,8 @@ func describeCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		switch out.value {
-		case "json":
-			return writeJSON(a.out, found.item)
-		case "yaml":
-			return writeYAML(a.out, found.item)
+		if done, err := a.structured(out, found.item); done {
+			return err
 		}
 		return a.writeDescription(found)
 	}
@@ -626,11 +626,8 @@ func explainCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		switch out.value {
-		case "json":
-			return writeJSON(a.out, p)
-		case "yaml":
-			return writeYAML(a.out, p)
+		if done, err := a.structured(out, p); done {
+			return err
 		}
 		environment := []table.Fact{{Name: "Environment", Value: table.Text(args[1])}}
 		if len(p.Slices) == 0 {

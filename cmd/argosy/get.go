@@ -59,14 +59,48 @@ type resource struct {
 	aliases []string // the singular first
 	filters []string // flags that narrow it
 	about   string   // meaning of an empty list, or the next step
+	example string   // further arguments
 	list    func(context.Context, *client.Client, view.Filter, int) (listing, error)
+	// narrows the filter to the object of a name; nil: the list is short, and read whole
+	named func(*view.Filter, string) error
+}
+
+// singular is the word for one object.
+func (r resource) singular() string {
+	if len(r.aliases) > 0 {
+		return r.aliases[0]
+	}
+	return r.plural
 }
 
 // listing is a list in all its forms.
 type listing struct {
-	items any // for JSON and YAML
-	names []string
-	table func(wide bool, now time.Time) table.Table
+	heads   func(wide bool) []string
+	entries []entry
+}
+
+// entry is one object of a listing.
+type entry struct {
+	name   string
+	item   any // for JSON, YAML and expressions
+	labels map[string]string
+	row    func(wide bool, now time.Time) []table.Value
+}
+
+func (l listing) items() any {
+	items := make([]any, len(l.entries))
+	for i, e := range l.entries {
+		items[i] = e.item
+	}
+	return map[string]any{"items": items}
+}
+
+func (l listing) table(wide bool, now time.Time) table.Table {
+	t := table.Table{Heads: l.heads(wide)}
+	for _, e := range l.entries {
+		t.Rows = append(t.Rows, e.row(wide, now))
+	}
+	return t
 }
 
 // findResource is the resource that a person means by the word.
@@ -90,22 +124,24 @@ var resources = []resource{
 	{plural: "applications", aliases: []string{"application", "apps", "app"},
 		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync",
 			"health", "apply"},
-		list: lister(shownApplications, shownApplication.name, shownColumns())},
+		list:    lister(shownApplications, shownApplication.name, shownColumns()),
+		named:   namedApplication,
+		example: "acme/checkout@prod-eu -o jsonpath='{.targetRevision}'"},
 	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{
 		"tenant", "environment", "engine"},
 		list: lister((*client.Client).Environments, func(e view.Environment) string {
 			return string(e.Tenant) + "/" + string(e.Name)
-		}, environmentColumns)},
+		}, environmentColumns), named: namedEnvironment, example: "-l tier=prod"},
 	{plural: "deployments", aliases: []string{"deployment"}, filters: []string{
 		"tenant", "environment", "deployment"},
 		list: lister((*client.Client).Deployments, func(d view.Deployment) string {
 			return string(d.Tenant) + "/" + string(d.Name)
-		}, deploymentColumns)},
+		}, deploymentColumns), named: namedDeployment, example: "--sort-by .counts.failed"},
 	{plural: "sets", aliases: []string{"set"}, filters: []string{"tenant"},
 		about: "no set is in effect; `argosy get problems` lists refused ones",
 		list: lister((*client.Client).Sets, func(v view.Set) string {
 			return string(v.Tenant) + "/" + v.Name
-		}, setColumns)},
+		}, setColumns), named: namedSet},
 	{plural: "tenants", aliases: []string{"tenant"},
 		list: lister((*client.Client).Tenants, func(t view.Tenant) string {
 			return string(t.Name)
@@ -125,7 +161,7 @@ var resources = []resource{
 		about: "no change of a deployment with spec.rollout has gone in waves",
 		list: lister((*client.Client).Rollouts, func(r mirror.Rollout) string {
 			return r.Of().String()
-		}, rolloutColumns)},
+		}, rolloutColumns), named: namedDeployment},
 	{plural: "freezes", aliases: []string{"freeze"}, filters: []string{"tenant"},
 		about: "neither the Fleet nor a Tenant declares freezes",
 		list: lister((*client.Client).Freezes, func(v view.Freeze) string {
@@ -149,7 +185,7 @@ var resources = []resource{
 		about: "no environment has moved; `argosy get operations` shows requested and refused moves",
 		list: lister((*client.Client).Moves, func(m view.Move) string {
 			return string(m.Tenant) + "/" + string(m.Environment)
-		}, moveColumns)},
+		}, moveColumns), named: namedEnvironment},
 	{plural: "rebalances", aliases: []string{"rebalance"},
 		about: "no engine had a high measured load: `argosy simulate rebalance` shows the loads",
 		list: lister((*client.Client).Rebalances, func(r mirror.Rebalance) string { return r.ID },
@@ -180,6 +216,8 @@ var resources = []resource{
 		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)
 		}, revisionColumns)},
+	{plural: "source", about: "the config repo has not been read yet",
+		list: lister(source, func(v view.Source) string { return v.URL }, sourceColumns)},
 	{plural: "pulls", aliases: []string{"pull", "prs", "pr"}, filters: []string{"tenant", "state"},
 		list: lister((*client.Client).Pulls, func(p view.Pull) string {
 			return strconv.Itoa(p.Number)
@@ -207,14 +245,16 @@ func lister[T any](ask func(*client.Client, context.Context, view.Filter, int) (
 		if err != nil {
 			return listing{}, err
 		}
-		names := make([]string, len(items))
+		found := listing{entries: make([]entry, len(items)), heads: func(wide bool) []string {
+			return headsOf(columns, wide)
+		}}
 		for i, item := range items {
-			names[i] = name(item)
+			found.entries[i] = entry{name: name(item), item: item, labels: labelsOf(item),
+				row: func(wide bool, now time.Time) []table.Value {
+					return rowOf(item, columns, wide, now)
+				}}
 		}
-		return listing{items: map[string]any{"items": items}, names: names,
-			table: func(wide bool, now time.Time) table.Table {
-				return tabulate(items, columns, wide, now)
-			}}, nil
+		return found, nil
 	}
 }
 
@@ -234,7 +274,8 @@ type listView struct {
 	client   *client.Client
 	resource resource
 	query    query
-	format   string
+	chosen   selection
+	format   *format
 }
 
 // query holds the filter flags of a command.
@@ -245,28 +286,46 @@ type query struct {
 
 func getOne(a *app, r resource) *cobra.Command {
 	var q query
-	var watch bool
+	var chosen selection
+	var watch, all bool
 	example := "  argosy get " + r.plural
 	if slices.Contains(r.filters, "tenant") {
 		example += "\n  argosy get " + r.plural + " --tenant acme -o json"
 	}
-	cmd := &cobra.Command{Use: r.plural, Aliases: r.aliases, Short: "List " + r.plural,
-		Example: example, Args: exactly()}
+	if r.example != "" {
+		example += "\n  argosy get " + r.plural + " " + r.example
+	}
+	cmd := &cobra.Command{Use: r.plural + " [NAME...]", Aliases: r.aliases,
+		Short: "List " + r.plural, Example: example, ValidArgsFunction: a.completeNames(r)}
 	out := addFormat(cmd, "table", "wide", "json", "yaml", "name")
 	for _, name := range r.filters {
 		cmd.Flags().StringVar(q.flag(name), name, "", filterHelp[name])
+		a.completeFlag(cmd, name)
+	}
+	if slices.Contains(r.filters, "tenant") {
+		cmd.Flags().BoolVarP(&all, "all-tenants", "A", false,
+			"of all tenants, although the context has a tenant")
 	}
 	cmd.Flags().IntVar(&q.limit, "limit", 0, "maximum number (0: all)")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show changes, until Ctrl-C")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	chosen.addFlags(cmd, r)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if q.limit < 0 {
 			return errors.New("--limit must be above 0, or 0 for all")
+		}
+		if err := chosen.parse(r, args); err != nil {
+			return err
 		}
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
-		show := listView{app: a, client: c, resource: r, query: q, format: out.value}
+		if slices.Contains(r.filters, "tenant") && q.tenant == "" && !all && len(args) == 0 {
+			if q.tenant, err = a.tenant(); err != nil {
+				return err
+			}
+		}
+		show := listView{app: a, client: c, resource: r, query: q, chosen: chosen, format: out}
 		if watch {
 			return show.watch(cmd.Context())
 		}
@@ -274,7 +333,7 @@ func getOne(a *app, r resource) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return show.print(found)
+		return errors.Join(show.print(found), chosen.missing(r, found))
 	}
 	return cmd
 }
@@ -287,7 +346,7 @@ const (
 // watch prints the list whenever it changes: the whole list on a terminal, otherwise the changed
 // rows only. Events carry no data; each one triggers a new read.
 func (l listView) watch(ctx context.Context) error {
-	if l.format == "json" || l.format == "yaml" {
+	if !slices.Contains([]string{"table", "wide", "name"}, l.format.value) {
 		return errors.New("--watch prints tables: use it with -o table, wide or name")
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -330,17 +389,17 @@ func (l listView) update(found listing, shown map[string]string) error {
 		}
 		return l.print(found)
 	}
-	now := time.Now()
 	rows := found.table(true, time.Time{}) // ages are no change
-	seen := make(map[string]bool, len(found.names))
-	var changed []int
-	for i, name := range found.names {
+	seen := make(map[string]bool, len(found.entries))
+	var changed []entry
+	for i, e := range found.entries {
+		name := e.name
 		for seen[name] { // two holds of one revision, two problems of one line
 			name += "'"
 		}
 		text := fmt.Sprint(rows.Rows[i])
 		if shown[name] != text {
-			changed = append(changed, i)
+			changed = append(changed, e)
 		}
 		shown[name], seen[name] = text, true
 	}
@@ -353,25 +412,12 @@ func (l listView) update(found listing, shown map[string]string) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	if l.format == "name" {
-		for _, i := range changed {
-			if err := l.app.printLine("%s", found.names[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := found.table(l.format == "wide", now)
-	picked := t.Rows[:0:0]
-	for _, i := range changed {
-		picked = append(picked, t.Rows[i])
-	}
-	t.Rows = picked
-	return t.Write(l.app.out, l.app.colour())
+	return l.printRows(listing{heads: found.heads, entries: changed})
 }
 
 func (l listView) list(ctx context.Context) (listing, error) {
-	return l.resource.list(ctx, l.client, l.query.filter(), l.query.limit)
+	found, err := l.chosen.list(ctx, l.client, l.resource, l.query.filter(), l.query.limit)
+	return found, withFlags(err)
 }
 
 func (q *query) filter() view.Filter {
@@ -384,24 +430,35 @@ func (q *query) filter() view.Filter {
 }
 
 func (l listView) print(found listing) error {
-	switch l.format {
-	case "json":
-		return writeJSON(l.app.out, found.items)
-	case "yaml":
-		return writeYAML(l.app.out, found.items)
-	case "name":
-		for _, name := range found.names {
-			if err := l.app.printLine("%s", name); err != nil {
+	all := found.items()
+	if len(l.chosen.names) == 1 && len(found.entries) == 1 {
+		all = found.entries[0].item
+	}
+	if done, err := l.app.structured(l.format, all); done {
+		return err
+	}
+	if len(found.entries) == 0 && l.format.value != "name" && len(l.chosen.names) == 0 {
+		l.app.hint("%s", l.nothing())
+		return nil
+	}
+	return l.printRows(found)
+}
+
+func (l listView) printRows(found listing) error {
+	if len(found.entries) == 0 {
+		return nil
+	}
+	if l.format.value == "name" {
+		for _, e := range found.entries {
+			if err := l.app.printLine("%s", e.name); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if len(found.names) == 0 {
-		l.app.hint("%s", l.nothing())
-		return nil
-	}
-	return found.table(l.format == "wide", time.Now()).Write(l.app.out, l.app.colour())
+	t := found.table(l.format.value == "wide", time.Now())
+	t.NoHeads = l.chosen.noHeaders
+	return t.Write(l.app.out, l.app.colour())
 }
 
 func (l listView) nothing() string {
@@ -411,6 +468,9 @@ func (l listView) nothing() string {
 		if value := *l.query.flag(name); value != "" {
 			narrowed = append(narrowed, "--"+name+" "+value)
 		}
+	}
+	if l.chosen.labels != "" {
+		narrowed = append(narrowed, "-l "+l.chosen.labels)
 	}
 	if len(narrowed) > 0 {
 		return text + " match " + strings.Join(narrowed, " ")

@@ -81,7 +81,9 @@ func (a *app) login(ctx context.Context, server string, fromStdin bool) error {
 		return err
 	}
 	name := first(a.context, url.Host)
-	file.Put(contexts.Context{Name: name, Server: url.String(), Token: token})
+	before, _ := file.Find(name)
+	file.Put(contexts.Context{Name: name, Server: url.String(), Token: token,
+		Tenant: before.Tenant})
 	if err := contexts.Save(path, file); err != nil {
 		return fmt.Errorf("failed to save context %s: %w", name, err)
 	}
@@ -202,11 +204,8 @@ func tokenList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		switch out.value {
-		case "json":
-			return writeJSON(a.out, map[string]any{"items": tokens})
-		case "yaml":
-			return writeYAML(a.out, map[string]any{"items": tokens})
+		if done, err := a.structured(out, map[string]any{"items": tokens}); done {
+			return err
 		}
 		return tabulate(tokens, tokenColumns, false, time.Now()).Write(a.out, a.colour())
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -97,7 +96,7 @@ func root(a *app) *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		groupWrite: writing(a),
 		groupAsk: {getCommand(a), describeCommand(a), explainCommand(a), simulateCommand(a),
-			loginCommand(a),
+			loginCommand(a), logoutCommand(a), contextCommand(a), openCommand(a),
 			tokenCommand(a), agentCommand(a)},
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),
@@ -130,15 +129,4 @@ func running(a *app) []*cobra.Command {
 	return []*cobra.Command{serveCommand(a), migrateCommand(a), doctorCommand(a), rebuildCommand(a),
 		bootstrapCommand(a), prepareCommand(a),
 		leaveCommand(a)}
-}
-
-func versionCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  argosy version", Args: exactly(),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "argosy %s %s %s/%s\n", versionText(), runtime.Version(),
-				runtime.GOOS, runtime.GOARCH)
-			return err
-		},
-	}
 }

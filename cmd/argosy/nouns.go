@@ -48,22 +48,31 @@ var ownColumns = []column[view.Own]{
 }
 
 func tabulate[T any](items []T, columns []column[T], wide bool, now time.Time) table.Table {
-	var t table.Table
-	for _, c := range columns {
-		if wide || !c.wide {
-			t.Heads = append(t.Heads, c.head)
-		}
-	}
+	t := table.Table{Heads: headsOf(columns, wide)}
 	for _, item := range items {
-		row := make([]table.Value, 0, len(t.Heads))
-		for _, c := range columns {
-			if wide || !c.wide {
-				row = append(row, c.of(item, now))
-			}
-		}
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, rowOf(item, columns, wide, now))
 	}
 	return t
+}
+
+func headsOf[T any](columns []column[T], wide bool) []string {
+	var heads []string
+	for _, c := range columns {
+		if wide || !c.wide {
+			heads = append(heads, c.head)
+		}
+	}
+	return heads
+}
+
+func rowOf[T any](item T, columns []column[T], wide bool, now time.Time) []table.Value {
+	row := make([]table.Value, 0, len(columns))
+	for _, c := range columns {
+		if wide || !c.wide {
+			row = append(row, c.of(item, now))
+		}
+	}
+	return row
 }
 
 var waitingColumns = []column[view.Waiting]{
@@ -779,8 +788,7 @@ func ownShown(o view.Own) shownApplication {
 		}}
 }
 
-// shownColumns are the columns of Applications. An own one shows its name as deployment, and "own"
-// as revision.
+// shownColumns are the columns of Applications. An own one shows its name as deployment.
 func shownColumns() []column[shownApplication] {
 	columns := make([]column[shownApplication], len(applicationColumns))
 	for i, c := range applicationColumns {
@@ -788,14 +796,22 @@ func shownColumns() []column[shownApplication] {
 			head: c.head, wide: c.wide, of: func(a shownApplication, now time.Time) table.Value {
 				switch {
 				case a.Own && c.head == "DEPLOYMENT":
-					return table.Value{Text: a.Name}
-				case a.Own && c.head == "REVISION":
+					return table.Value{Text: a.Name + " (own)"}
+				case a.Own && c.head == "CONFIG":
 					return table.Value{Text: "own", Tone: table.Faint}
 				}
 				return c.of(a.Application, now)
 			}}
 	}
 	return columns
+}
+
+// shortCommit shortens a whole commit ID, and keeps branches, tags and versions.
+func shortCommit(revision string) string {
+	if len(revision) == commitDigits && strings.Trim(revision, "0123456789abcdef") == "" {
+		return fleet.Revision(revision).Short()
+	}
+	return revision
 }
 
 var applicationColumns = []column[view.Application]{
@@ -811,7 +827,10 @@ var applicationColumns = []column[view.Application]{
 	{head: "ENGINE", of: func(a view.Application, _ time.Time) table.Value {
 		return table.Text(a.Engine)
 	}},
-	{head: "REVISION", of: func(a view.Application, _ time.Time) table.Value {
+	{head: "TARGET", of: func(a view.Application, _ time.Time) table.Value {
+		return table.Text(shortCommit(a.TargetRevision))
+	}},
+	{head: "CONFIG", wide: true, of: func(a view.Application, _ time.Time) table.Value {
 		return table.Text(a.Revision.Short())
 	}},
 	{head: "APPLY", wide: true, of: func(a view.Application, _ time.Time) table.Value {
@@ -828,9 +847,6 @@ var applicationColumns = []column[view.Application]{
 	}},
 	{head: "OBJECT", wide: true, of: func(a view.Application, _ time.Time) table.Value {
 		return table.Text(a.Object())
-	}},
-	{head: "TARGET", wide: true, of: func(a view.Application, _ time.Time) table.Value {
-		return table.Text(a.TargetRevision)
 	}},
 	{head: "SYNCED", wide: true, of: func(a view.Application, _ time.Time) table.Value {
 		return table.Text(fleet.Revision(a.SyncedRevision).Short())

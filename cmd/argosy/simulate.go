@@ -77,7 +77,7 @@ func simulateChange(a *app, kind placement.ChangeKind, short, long string) *cobr
 		if err != nil {
 			return err
 		}
-		if err := a.writeOutcome(found, out.value); err != nil {
+		if err := a.writeOutcome(found, out); err != nil {
 			return err
 		}
 		if len(found.Left) > 0 {
@@ -98,12 +98,9 @@ func moved(o placement.Outcome) string {
 	return fmt.Sprintf("%d environments would move", n)
 }
 
-func (a *app) writeOutcome(o placement.Outcome, format string) error {
-	switch format {
-	case "json":
-		return writeJSON(a.out, o)
-	case "yaml":
-		return writeYAML(a.out, o)
+func (a *app) writeOutcome(o placement.Outcome, out *format) error {
+	if done, err := a.structured(out, o); done {
+		return err
 	}
 	return a.writeDescription(description{sections: []section{
 		{table: effects(o)}, {title: "Moves", table: moves(o)},

@@ -17,7 +17,8 @@ import (
 type Context struct {
 	Name   string `json:"name"`
 	Server string `json:"server"`
-	Token  string `json:"token"`
+	Token  string `json:"token,omitempty"`  // "": signed out
+	Tenant string `json:"tenant,omitempty"` // that lists show by default; "": all
 }
 
 // File is the whole file.
@@ -88,6 +89,14 @@ func (f *File) Put(c Context) {
 	})
 	f.Contexts = append(f.Contexts, c)
 	f.Current = c.Name
+}
+
+// Delete removes the context of that name. If it was current, none is.
+func (f *File) Delete(name string) {
+	f.Contexts = slices.DeleteFunc(f.Contexts, func(c Context) bool { return c.Name == name })
+	if f.Current == name {
+		f.Current = ""
+	}
 }
 
 // Save writes the file as a whole or not at all, with mode 0600 from its first byte on.

@@ -62,15 +62,18 @@ func ToneOf(state string) Tone {
 
 // Table is rows under heads.
 type Table struct {
-	Heads []string
-	Rows  [][]Value
+	Heads   []string
+	Rows    [][]Value
+	NoHeads bool // the heads are not printed, and do not widen a column
 }
 
 // Write writes the table.
 func (t Table) Write(w io.Writer, colour bool) error {
 	widths := make([]int, len(t.Heads))
 	for i, h := range t.Heads {
-		widths[i] = utf8.RuneCountInString(h)
+		if !t.NoHeads {
+			widths[i] = utf8.RuneCountInString(h)
+		}
 	}
 	rows := make([][]Value, len(t.Rows))
 	for r, row := range t.Rows {
@@ -89,7 +92,9 @@ func (t Table) Write(w io.Writer, colour bool) error {
 	for i, h := range t.Heads {
 		heads[i] = Value{Text: h, Tone: Faint}
 	}
-	line(&out, heads, widths, colour)
+	if !t.NoHeads {
+		line(&out, heads, widths, colour)
+	}
 	for _, row := range rows {
 		line(&out, row, widths, colour)
 	}
