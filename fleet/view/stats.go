@@ -31,6 +31,9 @@ type FleetStats struct {
 	HaltedRings map[string]Backlog
 	// by name, the rings that wait until differences of their version are approved
 	DifferingRings map[string]Backlog
+	// by name, the pools that cannot do what their load needs: environments wait for an instance
+	// that the pool may not have or that cannot be made, or a cluster cannot be read
+	StuckPools map[string]Backlog
 	Holds          map[mirror.HoldReason]Backlog
 	Problems       map[fleet.Severity]int
 	Quarantines    int

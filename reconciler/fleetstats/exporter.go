@@ -89,6 +89,10 @@ var (
 	descDiffers = desc("argosy_ring_differs_timestamp_seconds",
 		"Since when a ring waits until the differences of its version are approved; else absent.",
 		"ring")
+	descStuckPool = desc("argosy_pool_stuck",
+		"1 while a pool cannot do what its load needs: environments wait, and it may have no "+
+			"further instance or cannot make it, or a cluster of it cannot be read; else absent.",
+		"pool")
 	descTooLarge = desc("argosy_environments_too_large",
 		"Environments with more Applications than an engine has capacity: Unplaced, than every "+
 			"engine that may serve them, or Placed, than their engine.", "state")
@@ -133,7 +137,7 @@ var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descAp
 	descReachable, descAttended, descLastSeen, descFault, descRemedy, descFence,
 	descLag, descQueue, descCPU, descMemory,
 	descRows, descUnread, descParked, descOrphans, descUnproven, descHaltedRing,
-	descDiffers, descTooLarge,
+	descDiffers, descStuckPool, descTooLarge,
 	descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descRebalance, descStops, descStopAge}
@@ -271,6 +275,9 @@ func (s exporter) engines(f view.FleetStats) {
 	}
 	for ring, b := range f.DifferingRings {
 		s.time(descDiffers, b.Oldest, ring)
+	}
+	for pool := range f.StuckPools {
+		s.flag(descStuckPool, true, pool)
 	}
 	s.count(descTooLarge, f.TooLarge.Unplaced, "Unplaced")
 	s.count(descTooLarge, f.TooLarge.Placed, "Placed")

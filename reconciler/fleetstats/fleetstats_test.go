@@ -76,7 +76,8 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 			HaltedRings: map[string]view.Backlog{"canary": {Count: 1}},
 			DifferingRings: map[string]view.Backlog{
 				"stable": {Count: 1, Oldest: time.Unix(2000, 0)}},
-			Unproven: map[mirror.Lost]view.Backlog{mirror.LostEngine: {Count: 5}},
+			StuckPools: map[string]view.Backlog{"burst": {Count: 1}},
+			Unproven:   map[mirror.Lost]view.Backlog{mirror.LostEngine: {Count: 5}},
 			Agents: view.AgentStats{Connected: 9, Never: 1, Waiting: []view.Backlog{
 				{Count: 1, Oldest: time.Now()},
 				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)},
@@ -87,6 +88,7 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 		s.read(t.Context())
 		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3",
 			`argosy_environments_too_large{state="Placed"} 2`,
+			`argosy_pool_stuck{pool="burst"} 1`,
 			`argosy_environments_too_large{state="Unplaced"} 0`,
 			`argosy_rebalance{state="Stopped"} 1`, `argosy_rebalance{state="Moving"} 0`,
 			"argosy_source_behind 1",

@@ -41,6 +41,23 @@ func TestAPoolIsStoredAndItsInstanceRemoved(t *testing.T) {
 	if f := facts(); f.Known["eu"] {
 		t.Error("a restored database knows the instances")
 	}
+	stuck := func() bool {
+		t.Helper()
+		_, is := must(s.Views.FleetStats(ctx,
+			view.StatsQuery{Holder: loop.Holder}))(t).StuckPools["eu"]
+		return is
+	}
+	set(mirror.Pool{State: mirror.PoolFull, Load: 95})
+	if stuck() {
+		t.Error("a pool is stuck although nothing waits")
+	}
+	for _, p := range []mirror.Pool{{State: mirror.PoolFull, Waiting: 1},
+		{State: mirror.PoolBlocked}, {State: mirror.PoolUnknown}} {
+		set(p)
+		if !stuck() {
+			t.Errorf("not stuck: %+v", p)
+		}
+	}
 	set(mirror.Pool{State: mirror.PoolSteady})
 
 	check(t, s.Decisions.PausePool(ctx, mirror.PoolDecision{Pool: "eu", By: "ann",

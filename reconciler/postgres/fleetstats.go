@@ -295,6 +295,10 @@ func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) 
 		few("name", "since", "rings WHERE state = 'Differs'")); err != nil {
 		return err
 	}
+	stuck := "pools WHERE state = 'Full' AND waiting > 0 OR state IN ('Blocked', 'Unknown')"
+	if f.StuckPools, err = backlogs[string](ctx, tx, few("name", "since", stuck)); err != nil {
+		return err
+	}
 	large, err := backlogs[string](ctx, tx,
 		few("(engine <> '')::text", noTime, "placements WHERE body ? 'tooLarge'"))
 	f.TooLarge.Placed, f.TooLarge.Unplaced = large["true"].Count, large["false"].Count
