@@ -36,7 +36,7 @@ func Next(now time.Time, all []Ring, owners []string) (steps []mirror.RingStep) 
 		d := decision{Ring: r, now: now, waits: waits, owners: owners}
 		step := d.step()
 		step.EndShadows = d.unneeded(step)
-		if step.State != mirror.RingDone && waits == "" && len(r.Engines) > 0 {
+		if step.State != mirror.RingDone && waits == "" && len(r.Engines) > 0 && !d.joins(step) {
 			waits = r.Name
 		}
 		if d.changes(step) {
@@ -129,6 +129,25 @@ func (d decision) step() mirror.RingStep {
 			len(d.busy()), len(d.Engines), d.Version, names(busy))
 	}
 	return s
+}
+
+// joins reports whether the ring does nothing but install its version on engines without
+// Applications, while another engine of it has passed the gates of that version. Later rings do not
+// wait for that: a pool that grows keeps no upgrade back.
+func (d decision) joins(s mirror.RingStep) bool {
+	if s.State != mirror.RingMoving && s.State != mirror.RingSoaking {
+		return false
+	}
+	proven := false
+	for _, e := range d.Engines {
+		switch i, ok := d.Known[e]; {
+		case ok && d.at(e) && i.Passed():
+			proven = true
+		case !ok || !d.at(e) || !i.Fresh:
+			return false
+		}
+	}
+	return proven
 }
 
 // busy are the engines that change to any version, and those that have changed a moment ago.

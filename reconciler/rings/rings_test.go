@@ -378,3 +378,37 @@ func TestAFreshEngineHaltsItsRingWhenItDoesNotWork(t *testing.T) {
 	w.step()
 	w.state("canary", mirror.RingHalted, "is ControllerStuck")
 }
+
+// An engine without Applications that gets the version which its ring has proven, as a new instance
+// of a pool does, keeps no later ring from changing.
+func TestANewEngineOfARingKeepsNoLaterRingBack(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		change func(*mirror.InstanceFacts)
+		begins bool
+	}{
+		"without Applications": {func(i *mirror.InstanceFacts) { i.Fresh = true }, true},
+		"with Applications":    {func(*mirror.InstanceFacts) {}, false},
+		"with a failed gate": {func(i *mirror.InstanceFacts) {
+			i.Fresh, i.State = true, mirror.InstanceRefused
+		}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newFleet(t)
+			w.pass(300)
+			w.state("stable", mirror.RingDone, "")
+			w.ring("canary").Engines = []fleet.EngineName{"c-1", "c-2"}
+			w.log = nil
+			w.step()
+			w.want("the new engine", "c-2 2.14.21")
+			w.set("c-2", c.change)
+			stable := w.ring("stable")
+			stable.Version, stable.Manifests.Digest = "3.5.7", "sha256:3.5.7"
+			w.step()
+			if began := slices.Contains(w.log, "s-1 3.5.7"); began != c.begins {
+				t.Errorf("the later ring begins: %v", w.log)
+			}
+		})
+	}
+}
