@@ -23,9 +23,7 @@ import (
 func (o *outcome) plan() (*Plan, error) {
 	s, r := o.base.state, o.request
 	o.files = s.FilesAfter(o.admission.Files)
-	guards := r.guards()
-	guards.Unknown = o.unknownFreeze()
-	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, guards)
+	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, r.guards())
 	p := &Plan{
 		Base: s.Revision, Head: r.Revision, RevisionHold: waiting,
 		NeedsEngines: o.placed.NeedsEngines,
@@ -61,25 +59,6 @@ func (o *outcome) plan() (*Plan, error) {
 	m := o.placed.Layers.Remember(o.declared.Deferred, o.admission.Held)
 	m.RevisionHold, m.Blocked = o.revisionHold, o.placed.Blocked
 	return p, o.finish(p, m)
-}
-
-// unknownFreeze returns why the first revision after a loss of the mirror waits: engines have
-// Applications, and a freeze holds them as they are, but the mirror that knew how they are is lost.
-func (o *outcome) unknownFreeze() string {
-	if !o.resumes() {
-		return ""
-	}
-	after := o.declared.After
-	c := applied.FreezesOf(&after.View, o.request.Now)
-	for _, t := range after.Tenants() {
-		for _, id := range after.EnvironmentsOf(t) {
-			h, held := c.Holds(fleet.FreezeChanges, t, after.Environment(id).Labels)
-			if held {
-				return "the mirror was lost with what the freeze held: " + h.String()
-			}
-		}
-	}
-	return ""
 }
 
 // drainsInto simulates the moves off engines that begin with the plan, for its report: off those

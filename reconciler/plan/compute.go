@@ -103,7 +103,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	freed, explained := guard.Release(s, guards)
 	o.placed, err = place.Compute(place.Input{
 		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
-		Freezes: o.freezes, Thawing: thawing, Steps: r.Rollouts,
+		Freezes: o.freezes, Resumes: o.resumes(), Thawing: thawing, Steps: r.Rollouts,
 		Moves: r.Moves, Carry: o.carry, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
 		UnreadPools: r.UnreadPools, Undecided: r.Undecided,

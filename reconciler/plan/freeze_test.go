@@ -293,29 +293,72 @@ func TestAnEvacuationGoesOnInAFreeze(t *testing.T) {
 	}
 }
 
-// The changes that a freeze held are lost with the mirror: nothing is written before its end.
-func TestALostMirrorWaitsForTheEndOfAFreeze(t *testing.T) {
+// The changes that a freeze held are lost with the mirror: the Applications that their engines do not
+// show as declared wait for its end, and nothing else does.
+func TestALostMirrorHoldsWhatAFreezeMayHaveHeld(t *testing.T) {
+	for name, hidden := range map[string][]fleet.EngineName{
+		"engines show their Applications": nil, "agents show none": {"eu-1", "eu-2"}} {
+		t.Run(name, func(t *testing.T) {
+			h := frozenHouse(t)
+			h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+			files, before := h.files, h.hashOf("checkout@prod")
+			shown := h.lose(hidden...)
+			p := h.apply(files, shown)
+			if p.RevisionHold != nil || h.hashOf("checkout@prod") != "" {
+				t.Fatalf("%+v\n%s", p.RevisionHold, actions(p))
+			}
+			if h.hashOf("checkout@staging") == "" {
+				t.Errorf("staging, which no freeze holds, waits: %s", actions(p))
+			}
+			if (h.hashOf("cart@prod") == "") != (hidden != nil) {
+				t.Errorf("cart@prod, which is as declared: %s", actions(p))
+			}
+			if !h.w.Freezes() {
+				t.Error("nothing plans it again")
+			}
+			projects := h.projects()
+			h.restart()
+			if p := h.again(); len(p.Rows) > 0 {
+				t.Errorf("planned again, it changes %s", actions(p))
+			}
+			h.monday()
+			if !h.w.Thaws(h.now) {
+				t.Error("the end of the freeze thaws nothing")
+			}
+			h.again(func(r *Request) { r.Thaws = true })
+			if now := h.hashOf("checkout@prod"); now == "" || now == before {
+				t.Errorf("after the freeze checkout@prod has %q", now)
+			}
+			fresh := newHouse(t)
+			fresh.now = h.now
+			fresh.apply(files)
+			if got, want := h.desired(), fresh.desired(); !maps.Equal(got, want) {
+				t.Errorf("not the rows of a fleet without a freeze:\n%v\n%v", got, want)
+			}
+			if got := h.projects(); !maps.Equal(got, projects) {
+				t.Error("an AppProject has shrunk under an Application that waits")
+			}
+		})
+	}
+}
+
+// An Application that a declaration creates waits too.
+func TestALostMirrorHoldsACreationInAFreeze(t *testing.T) {
 	h := frozenHouse(t)
-	snapshot := mirror.Snapshot{}
-	for _, pl := range h.w.state.Placements.Base() {
-		snapshot.Placements = append(snapshot.Placements, pl)
-	}
-	w, err := RestoreAppliedState(snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.apply(h.files.with("tenants/acme/deployments/new.yaml", deploymentFile("new", "acme/new",
+		"environments: [prod]", "")))
 	files := h.files
-	h.w, h.files, h.rows = w, tree{}, map[fleet.ObjectKey]mirror.Row{}
-	p := h.apply(files)
-	if p.RevisionHold == nil || p.RevisionHold.Reason != mirror.HoldFrozen {
-		t.Fatalf("%+v, %s", p.RevisionHold, actions(p))
+	if h.hashOf("new@prod") != "" {
+		t.Fatal("the freeze does not hold it")
 	}
-	if !h.w.Freezes() || !h.w.Thaws(h.now) {
-		t.Error("nothing plans it again")
+	h.apply(files, h.lose())
+	if h.hashOf("new@prod") != "" {
+		t.Error("it is created in the freeze")
 	}
 	h.monday()
-	if p = h.apply(files); p.RevisionHold != nil || h.hashOf("checkout@prod") == "" {
-		t.Errorf("%+v, %s", p.RevisionHold, actions(p))
+	h.again(func(r *Request) { r.Thaws = true })
+	if h.hashOf("new@prod") == "" {
+		t.Error("it is not created after the freeze")
 	}
 }
 

@@ -60,8 +60,8 @@ func (s *State) HasFrozen() bool {
 	return false
 }
 
-// Unknown reports whether the first revision after a loss of the mirror waits for the end of a
-// freeze: only a plan of it knows the freeze.
+// Unknown reports whether an earlier version held the first revision after a loss of the mirror as
+// a whole, since a freeze was active. The next plan of it holds what differs.
 func (s *State) Unknown() bool {
 	return s.RevisionHold != nil && s.RevisionHold.Reason == mirror.HoldFrozen
 }

@@ -24,10 +24,7 @@ type Request struct {
 	Approvals []mirror.Approval
 	Reviews   *reviews.Deletions // nil: deletions need no review
 	Freezes   *freeze.Calendar   // nil: there is none
-	// Unknown is why the first revision after a loss of the mirror waits: a freeze is active, and
-	// what it held is lost.
-	Unknown string
-	Now     time.Time
+	Now       time.Time
 }
 
 // Verdict is the decision about one unwanted Application.

@@ -73,8 +73,6 @@ func wholeRevision(s *applied.State, after applied.Files, r Request) (mirror.Hol
 	switch {
 	case !s.Started() && r.Rebuilt != "":
 		return mirror.HoldUnreviewed, r.Rebuilt
-	case !s.Started() && r.Unknown != "":
-		return mirror.HoldFrozen, r.Unknown
 	case !s.Started() || r.Revision == s.Revision:
 		return "", ""
 	}

@@ -83,10 +83,15 @@ func (p placer) freezes(a *Application) (held bool) {
 	// a release does not cover what a later commit makes of the Application
 	released := p.Thawing[a.ID] && p.Applied.Catalog.Deployment(a.ID.Deployed()) == a.Deployment
 	a.Passes = released
-	if released || p.synced[a.ID] || p.moving[a.ID] || p.Freezes == nil || env == nil {
+	calendar := p.Freezes
+	if p.Resumes {
+		calendar = applied.FreezesOf(&p.after.View, p.Now)
+	}
+	if released || p.synced[a.ID] || p.moving[a.ID] || calendar == nil || env == nil {
 		return false
 	}
-	a.Freeze, held = p.Freezes.Holds(fleet.FreezeChanges, a.ID.Tenant, env.Labels)
+	a.Freeze, held = calendar.Holds(fleet.FreezeChanges, a.ID.Tenant, env.Labels)
+	a.Lost = held && p.lost(a.Key, a.ID)
 	return held
 }
 
