@@ -19,7 +19,7 @@ const (
 	PoolWaiting  PoolState = "Waiting"  // the cooldown is not over
 	PoolPaused   PoolState = "Paused"   // by a person
 	PoolBlocked  PoolState = "Blocked"  // an instance cannot be made
-	PoolUnknown  PoolState = "Unknown"  // its instances are not known again after a lost database
+	PoolUnknown  PoolState = "Unknown"  // its instances are not known: a cluster cannot be read
 	PoolUnneeded PoolState = "Ending"   // its file is removed, and it still has instances
 )
 
