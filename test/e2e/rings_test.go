@@ -23,8 +23,8 @@ import (
 const ringController = "argocd-application-controller"
 
 // Two real Argo CDs, 2.14 and 3.5, are taken over without a restart. The first ring then goes from
-// 2.14 to 3.5: once the new version does not begin, which halts and returns the ring, and once it
-// does. No workload is written.
+// 2.14 to 3.5: once the new version does not begin, once an Application is Degraded under it, which
+// both halt and return the ring, and once it works. No workload is written.
 func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
@@ -34,22 +34,12 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	for file := range engines {
 		engines[file] = f.exampleFile(t, file)
 	}
-	files, rings := map[string]string{}, map[string]string{}
-	for _, minor := range fleet.TestedArgoCD {
-		version, manifests, err := stack.ArgoManifests(minor)
-		check(t, err)
-		for p, text := range manifests {
-			files[path.Join("argocd", version, p)] = string(text)
-		}
-		rings[minor] = fmt.Sprintf("version: %s\n      manifests: {directory: argocd/%s, "+
-			"digest: %q}\n"+
-			"      soak: 5s\n      gates: {within: 1m}\n", version, version,
-			fleet.ManifestsDigest(manifests))
-	}
+	files, rings := ringVersions(t)
+	const gates = "      soak: 15s\n      gates: {within: 1m}\n"
 	declare := func(canary, stable string) map[string]string {
 		return map[string]string{"fleet/fleet.yaml": looserGuards("fleet/fleet.yaml",
-			engines["fleet/fleet.yaml"]) + "  rings:\n    - name: canary\n      " + rings[canary] +
-			"    - name: stable\n      " + rings[stable]}
+			engines["fleet/fleet.yaml"]) + "  rings:\n    - name: canary\n" + rings[canary] +
+			gates + "    - name: stable\n" + rings[stable] + gates}
 	}
 	runners := map[string]*podRunner{}
 	for _, p := range []*example.Place{eu, us} {
@@ -84,21 +74,29 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 		!strings.Contains(halted.Message, "github:example/platform") {
 		t.Errorf("it halts with %q", halted.Message)
 	}
-	eventuallyLong(t, "eu-1 has 2.14 again", func() string {
-		i := f.ringNamed(t, "canary").Engines
-		if len(i) != 1 || i[0].State != mirror.InstanceRunning || i[0].Version != "2.14.21" {
-			return fmt.Sprintf("%+v", i)
-		}
-		return ""
-	})
+	f.runsAgain(t, "canary", "eu-1", "2.14.21")
 	f.allHealthy(t)
 	if v := runners["eu-1"].runs(); v != "2.14" {
 		t.Errorf("eu-1 runs %s", v)
 	}
 
 	runners["eu-1"].fail("")
-	started := time.Now()
+	nightly := f.nightly(t, "staging", "acme-staging")
+	f.allHealthy(t, nightly)
 	f.must(t, "rings", "resume", "canary", "--reason", "the node has space again")
+	f.ringIs(t, "canary", mirror.RingMoving, "3.5.7")
+	f.ringIs(t, "canary", mirror.RingHalted, "3.5.7")
+	if halted := f.ringNamed(t, "canary"); !strings.Contains(halted.Message, "engine eu-1 has 1 "+
+		"Degraded Applications under 3.5.7, and had 0") {
+		t.Errorf("it halts with %q", halted.Message)
+	}
+	f.runsAgain(t, "canary", "eu-1", "2.14.21")
+	f.allHealthy(t, nightly)
+	f.remove(t, "no CronJob", nightlyFile)
+	f.allHealthy(t)
+
+	started := time.Now()
+	f.must(t, "rings", "resume", "canary", "--reason", "the CronJob is gone")
 	f.ringIs(t, "canary", mirror.RingDone, "3.5.7")
 	t.Logf("eu-1 went from 2.14 to 3.5 in %s", time.Since(started).Round(time.Second))
 	f.allHealthy(t)
@@ -129,6 +127,75 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 		return ""
 	})
 	f.allHealthy(t)
+}
+
+// ringVersions returns the files of the tested versions of Argo CD for the config repo, and the
+// version and the manifests of a ring by minor version.
+func ringVersions(t *testing.T) (files, rings map[string]string) {
+	t.Helper()
+	files, rings = map[string]string{}, map[string]string{}
+	for _, minor := range fleet.TestedArgoCD {
+		version, manifests, err := stack.ArgoManifests(minor)
+		check(t, err)
+		for p, text := range manifests {
+			files[path.Join("argocd", version, p)] = string(text)
+		}
+		rings[minor] = fmt.Sprintf("      version: %s\n      manifests: {directory: argocd/%s, "+
+			"digest: %q}\n", version, version, fleet.ManifestsDigest(manifests))
+	}
+	return files, rings
+}
+
+const nightlyFile = "tenants/acme/deployments/nightly.yaml"
+
+// nightly deploys a CronJob whose last run has failed. Argo CD 2.14 does not judge CronJobs, and
+// Argo CD 3.5 does: the Application is Healthy before the upgrade and Degraded after it.
+func (f *system) nightly(t *testing.T, environment, namespace string) (id string) {
+	t.Helper()
+	_, err := f.Apps["acme/storefront"].Commit(t.Context(), "a CronJob", map[string]string{
+		"cron/nightly.yaml": `apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 0 1 1 *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: run, image: registry.example.com/nightly}]
+`})
+	check(t, err)
+	f.commit(t, "a CronJob", map[string]string{nightlyFile: strings.NewReplacer("v2.0.1", "main",
+		"path: deploy", "path: cron").Replace(f.deployment("nightly", environment, namespace,
+		""))})
+	jobs, now := f.Place("eu-1").Cluster.Client().BatchV1().CronJobs(namespace), time.Now()
+	eventually(t, "the CronJob has failed", func() string {
+		job, err := jobs.Get(t.Context(), "nightly", metav1.GetOptions{})
+		if err == nil {
+			job.Status.LastSuccessfulTime = &metav1.Time{Time: now.Add(-2 * time.Hour)}
+			job.Status.LastScheduleTime = &metav1.Time{Time: now.Add(-time.Hour)}
+			_, err = jobs.UpdateStatus(t.Context(), job, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return "acme/nightly@" + environment
+}
+
+// runsAgain waits until an engine of a halted ring has returned to a version.
+func (f *system) runsAgain(t *testing.T, ring string, engine fleet.EngineName, version string) {
+	t.Helper()
+	eventuallyLong(t, string(engine)+" runs "+version+" again", func() string {
+		for _, i := range f.ringNamed(t, ring).Engines {
+			if i.Engine == engine && i.State == mirror.InstanceRunning && i.Version == version {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%+v", f.ringNamed(t, ring))
+	})
 }
 
 func (f *system) ringNamed(t *testing.T, name string) mirror.Ring {

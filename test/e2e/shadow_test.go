@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/example"
-	"argosy.dev/argosy/test/stack"
 )
 
 // A chart that prints the version of Helm renders differently under Argo CD 3.5, which has Helm 4.
@@ -29,39 +26,14 @@ func TestTheShadowFindsAChartThatTheNextArgoCDRendersDifferently(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
 	eu := f.Place("eu-1")
-	repo := f.Apps["acme/storefront"]
-	if _, err := repo.Commit(t.Context(), "a chart with the version of Helm", map[string]string{
-		"chart/Chart.yaml":  "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
-		"chart/values.yaml": "greeting: hello\n",
-		"chart/templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: helm}\n" +
-			"data:\n  greeting: {{ .Values.greeting }}\n" +
-			"  helm: {{ .Capabilities.HelmVersion.Version | quote }}\n" +
-			"  apps: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" | quote }}\n" +
-			"  kubernetes: {{ .Capabilities.KubeVersion.Version | quote }}\n",
-		"chart/templates/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: helm}\n" +
-			"stringData: {password: hunter2-{{ .Capabilities.HelmVersion.Version }}}\n",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	const file = "tenants/acme/deployments/charted.yaml"
-	f.commit(t, "a chart", map[string]string{file: strings.NewReplacer("v2.0.1", "main",
-		"path: deploy", "path: chart").Replace(f.deployment("charted", "staging", "acme-staging",
-		""))})
-	f.allHealthy(t, "acme/charted@staging")
+	f.allHealthy(t, f.charted(t, "staging", "acme-staging"))
 
 	fleetFile, engineFile := f.exampleFile(t, "fleet/fleet.yaml"),
 		f.exampleFile(t, "fleet/engines/eu-1.yaml")
-	files, rings := map[string]string{}, map[string]string{}
-	for _, minor := range fleet.TestedArgoCD {
-		version, manifests, err := stack.ArgoManifests(minor)
-		check(t, err)
-		for p, text := range manifests {
-			files[path.Join("argocd", version, p)] = string(text)
-		}
-		rings[minor] = looserGuards("fleet/fleet.yaml", fleetFile) + fmt.Sprintf(
-			"  rings:\n    - name: canary\n      version: %s\n      manifests: {directory: argocd/%s, "+
-				"digest: %q}\n      soak: 5s\n      gates: {within: 1m}\n", version, version,
-			fleet.ManifestsDigest(manifests))
+	files, rings := ringVersions(t)
+	for minor, ring := range rings {
+		rings[minor] = looserGuards("fleet/fleet.yaml", fleetFile) + "  rings:\n" +
+			"    - name: canary\n" + ring + "      soak: 5s\n      gates: {within: 1m}\n"
 	}
 	installRights(t, eu)
 	runner := runPods(t, eu)
@@ -136,8 +108,38 @@ func TestTheShadowFindsAChartThatTheNextArgoCDRendersDifferently(t *testing.T) {
 		}
 		return ""
 	})
-	f.remove(t, "no chart", file)
+	f.remove(t, "no chart", chartedFile)
 	f.allHealthy(t)
+}
+
+const chartedFile = "tenants/acme/deployments/charted.yaml"
+
+// charted deploys a chart that prints the version of Helm.
+func (f *system) charted(t *testing.T, environment, namespace string) (id string) {
+	t.Helper()
+	f.chart(t, "chart", "{{ .Capabilities.HelmVersion.Version }}")
+	f.commit(t, "a chart", map[string]string{chartedFile: strings.NewReplacer("v2.0.1", "main",
+		"path: deploy", "path: chart").Replace(f.deployment("charted", environment, namespace,
+		""))})
+	return "acme/charted@" + environment
+}
+
+// chart commits a chart to the storefront whose ConfigMap and Secret, named for the release, have a
+// text of the template.
+func (f *system) chart(t *testing.T, path, text string) {
+	t.Helper()
+	const object = "apiVersion: v1\nkind: %s\nmetadata: {name: \"{{ .Release.Name }}\"}\n"
+	_, err := f.Apps["acme/storefront"].Commit(t.Context(), "a chart", map[string]string{
+		path + "/Chart.yaml":  "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+		path + "/values.yaml": "greeting: hello\n",
+		path + "/templates/config.yaml": fmt.Sprintf(object, "ConfigMap") +
+			"data:\n  greeting: {{ .Values.greeting }}\n  helm: \"" + text + "\"\n" +
+			"  apps: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" | quote }}\n" +
+			"  kubernetes: {{ .Capabilities.KubeVersion.Version | quote }}\n",
+		path + "/templates/secret.yaml": fmt.Sprintf(object, "Secret") +
+			"stringData: {password: \"hunter2-" + text + "\"}\n",
+	})
+	check(t, err)
 }
 
 // logLines copies the control plane's lines with a text into the test's log.
