@@ -293,8 +293,8 @@ func TestAnEvacuationGoesOnInAFreeze(t *testing.T) {
 	}
 }
 
-// The changes that a freeze held are lost with the mirror: the Applications that their engines do not
-// show as declared wait for its end, and nothing else does.
+// The changes that a freeze held are lost with the mirror: the Applications that their engines do
+// not show as declared wait for its end, and nothing else does.
 func TestALostMirrorHoldsWhatAFreezeMayHaveHeld(t *testing.T) {
 	for name, hidden := range map[string][]fleet.EngineName{
 		"engines show their Applications": nil, "agents show none": {"eu-1", "eu-2"}} {

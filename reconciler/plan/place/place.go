@@ -21,8 +21,9 @@ type Input struct {
 	Deleted  []fleet.ObjectKey // unwanted objects that workers have proven deleted
 	Freed    Freed
 	Freezes  *freeze.Calendar // of the applied declarations
-	// Resumes is set for the first revision after a loss of the mirror. What freezes held is lost:
-	// those of the revision hold each Application that its engine does not show as declared.
+	// Resumes is set for the first revision after a loss of the mirror, which has lost the held
+	// changes. The freezes of the revision hold each Application that its engine does not show as
+	// declared.
 	Resumes bool
 	// Thawing is the frozen changes that are made now. A person has released those that are true.
 	Thawing map[fleet.ApplicationID]bool
