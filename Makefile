@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-pool load-rebalance load-remedies load-ring clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-pool load-rebalance load-remedies load-ring load-rollout clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -68,6 +68,10 @@ load-remedies: ## let a real Argo CD get stuck ROUNDS (default 3) times, its rep
 load-ring: ## take a ring of two real Argo CDs with APPLICATIONS (default 50) from 2.14 to 3.5: fail, differ, succeed
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5 argocd-manifests
 	$(GO) test ./test/e2e -v -timeout 20m -run TestARingOfTwoEngines -ring.applications=$(or $(APPLICATIONS),50)
+
+load-rollout: ## roll a revision over ENVIRONMENTS (default 30) that gets Degraded in wave 2, on real Argo CDs
+	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
+	$(GO) test ./test/e2e -v -timeout 0 -run TestARevisionThatGetsDegradedInTheSecond -rollout.environments=$(or $(ENVIRONMENTS),30)
 
 bench-takeover: ## measure how long a change takes after a replica was killed or stopped
 	@scripts/parts.sh git postgres lab argocd-3.5

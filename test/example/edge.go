@@ -40,7 +40,8 @@ type Edge struct {
 	CAFile   string        // what vouches for URL
 	Dir      string
 
-	runs atomic.Int64
+	certificate tls.Certificate // of Hub
+	runs        atomic.Int64
 }
 
 // edgeNamespaces are those of the environment acme/factory-berlin, and two for tests.
@@ -57,7 +58,8 @@ func Near(list []view.Application) []view.Application {
 	})
 }
 
-// StartEdge makes the firewall, and a cluster with an Argo CD behind it.
+// StartEdge makes the firewall, and a cluster with an Argo CD behind it. A further edge of the
+// fleet, with another directory, reaches the control plane by the URL of the first one.
 func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {
 	e := &Edge{Dir: filepath.Join(o.Dir, "edge")}
 	defer func() {
@@ -104,16 +106,27 @@ func (e *Edge) openOutlets(f *Fleet) error {
 			return err
 		}
 	}
-	certificate, ca, err := certify()
+	address := "127.0.0.1:0"
+	if f.Edge == nil {
+		var ca []byte
+		var err error
+		if e.certificate, ca, err = certify(); err != nil {
+			return err
+		}
+		e.CAFile = filepath.Join(e.Dir, "ca.pem")
+		if err := os.WriteFile(e.CAFile, ca, 0o644); err != nil {
+			return err
+		}
+	} else {
+		e.certificate, e.CAFile, address = f.Edge.certificate, f.Edge.CAFile, f.Edge.Hub.Address
+	}
+	if f.Edge != nil && e.Firewall == nil {
+		return errors.New("two edges need a firewall each: both listen on " + address)
+	}
+	var err error
+	e.Hub, err = e.Firewall.Outlet(address, &tls.Config{
+		Certificates: []tls.Certificate{e.certificate}, MinVersion: tls.VersionTLS13})
 	if err != nil {
-		return err
-	}
-	e.CAFile = filepath.Join(e.Dir, "ca.pem")
-	if err := os.WriteFile(e.CAFile, ca, 0o644); err != nil {
-		return err
-	}
-	if e.Hub, err = e.Firewall.Outlet("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{
-		certificate}, MinVersion: tls.VersionTLS13}); err != nil {
 		return err
 	}
 	e.URL = "https://" + e.Hub.Address
