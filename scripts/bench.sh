@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|slow|placement|fleet|pulls|agents [options of test/bench]
+# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|slow|placement|fleet|pulls|agents|rollout [options of test/bench]
 # JSON with every sample goes to .cache/bench. A quick look: scripts/bench.sh core -n 500 -sizes 100,300,1000 -memory 1000 -flat 500 -blocks 2
 # or scripts/bench.sh placement -place 3000 -blocks 2, or scripts/bench.sh agents -small
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?"usage: scripts/bench.sh core|slow|placement|fleet|pulls|agents [options]"}
+what=${1:?"usage: scripts/bench.sh core|slow|placement|fleet|pulls|agents|rollout [options]"}
 shift
 case $what in
 core)
@@ -49,6 +49,12 @@ pulls)
   go test -run '^$' -bench Pull -benchtime 20x -timeout 30m ./reconciler/gitrepo || failed=$?
   exit "$failed"
   ;;
+rollout)
+  scripts/parts.sh git postgres lab argocd-3.5
+  go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy
+  go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
+  exec .cache/bin/bench -only rollout "$@"
+  ;;
 agents)
   scripts/parts.sh postgres lab argocd-3.5
   go build -ldflags="-s -w" -o .cache/bin/bench-agents ./test/bench/agents
@@ -59,7 +65,7 @@ agents)
   exit "$failed"
   ;;
 *)
-  echo "bench: \"$what\" is not measured; core, slow, placement, fleet, pulls and agents are" >&2
+  echo "bench: \"$what\" is not measured; core, slow, placement, fleet, pulls, agents and rollout are" >&2
   exit 2
   ;;
 esac

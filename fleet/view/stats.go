@@ -33,13 +33,13 @@ type FleetStats struct {
 	DifferingRings map[string]Backlog
 	// by name, the pools that cannot do what their load needs: environments wait for an instance
 	// that the pool may not have or that cannot be made, or a cluster cannot be read
-	StuckPools map[string]Backlog
-	Holds          map[mirror.HoldReason]Backlog
-	Problems       map[fleet.Severity]int
-	Quarantines    int
-	Rechecks       Backlog        // pending review jobs, for pull requests and the branch
-	Jobs           map[string]int // review jobs, by River's state
-	Stops          map[mirror.StopScope]Backlog
+	StuckPools  map[string]Backlog
+	Holds       map[mirror.HoldReason]Backlog
+	Problems    map[fleet.Severity]int
+	Quarantines int
+	Rechecks    Backlog        // pending review jobs, for pull requests and the branch
+	Jobs        map[string]int // review jobs, by River's state
+	Stops       map[mirror.StopScope]Backlog
 	// environments for which free capacity is no help: Placed ones have outgrown their engine
 	TooLarge  struct{ Unplaced, Placed int }
 	Rebalance mirror.RebalanceState // of the open one; "": there is none

@@ -97,13 +97,14 @@ func run(ctx context.Context, o options) error {
 		"placement":  func() ([]*report.Figure, error) { return one(placed(ctx, o)) },
 		"slow":       func() ([]*report.Figure, error) { return one(slow(ctx, o)) },
 		"fleets":     func() ([]*report.Figure, error) { return fleets(ctx, o) },
+		"rollout":    func() ([]*report.Figure, error) { return one(rolls(ctx, o)) },
 	}
 	var errs []error
 	for _, name := range o.only {
 		if all[name] == nil {
 			return fmt.Errorf(
 				"-only: %q is not measured; fanout, change, flat, compile, placement, fleets, "+
-					"slow and deliveries are", name)
+					"slow, deliveries and rollout are", name)
 		}
 		begun := time.Now()
 		figures, err := all[name]()

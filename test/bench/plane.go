@@ -36,6 +36,8 @@ type plane struct {
 	notify   *pgx.Conn
 	releases map[int]string // of deployments that are not at first
 	inFlight int            // requests to an engine; 0: the default
+	// of a token of the platform for the command line; empty: none
+	tokenFile string
 }
 
 const first = "v1.0.0" // the release that every deployment begins with
@@ -94,6 +96,9 @@ func (p *plane) start(ctx context.Context, host *gitHost, poll time.Duration) (e
 		p.starts, listen, p.ops)
 	if p.inFlight > 0 {
 		settings += fmt.Sprintf("engines: {inFlight: %d}\n", p.inFlight)
+	}
+	if p.tokenFile != "" {
+		settings += fmt.Sprintf("bootstrapTokenFile: %q\n", p.tokenFile)
 	}
 	if host != nil {
 		more, files := host.settings()
