@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,12 +91,7 @@ var rolloutColumns = []column[mirror.Rollout]{
 		return table.State(r.State)
 	}},
 	{head: "WAVE", of: func(r mirror.Rollout, _ time.Time) table.Value {
-		for i, w := range r.Waves {
-			if w.State != mirror.WaveDone {
-				return table.Text(fmt.Sprintf("%d/%d %s", i+1, len(r.Waves), w.Name))
-			}
-		}
-		return table.Text(fmt.Sprintf("%d/%d", len(r.Waves), len(r.Waves)))
+		return table.Text(waveReached(r))
 	}},
 	{head: "HEALTHY", of: func(r mirror.Rollout, _ time.Time) table.Value {
 		n := 0
@@ -118,6 +114,25 @@ var rolloutColumns = []column[mirror.Rollout]{
 	{head: "MESSAGE", wide: true, of: func(r mirror.Rollout, _ time.Time) table.Value {
 		return table.Text(r.Message)
 	}},
+}
+
+// waveReached names the wave that is next or under way, or the last one that began before the
+// Applications got their last good state back.
+func waveReached(r mirror.Rollout) string {
+	at := slices.IndexFunc(r.Waves, func(w mirror.RolloutWave) bool {
+		return w.State != mirror.WaveDone
+	})
+	if r.State == mirror.RolloutReturning || r.State == mirror.RolloutReturned {
+		for i, w := range r.Waves {
+			if w.State != mirror.WaveWaiting && w.State != mirror.WaveAwaits {
+				at = i
+			}
+		}
+	}
+	if at < 0 {
+		return fmt.Sprintf("%d/%d", len(r.Waves), len(r.Waves))
+	}
+	return fmt.Sprintf("%d/%d %s", at+1, len(r.Waves), r.Waves[at].Name)
 }
 
 var waveColumns = []column[waveRow]{
