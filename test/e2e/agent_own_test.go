@@ -25,7 +25,7 @@ func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testin
 	defer s.unmade(t)
 	eventually(t, "it is shown, as the cluster's own and not synced", s.own(t, "OutOfSync"))
 	if out := f.must(t, "get", "applications", "--tenant", "acme", "--environment",
-		"ranch"); !strings.Contains(out, "ranch-shop") || !strings.Contains(out, " own ") {
+		"ranch"); !strings.Contains(out, "ranch-shop (own)") {
 		t.Errorf("`get applications` does not mark it:\n%s", out)
 	}
 	if n := f.ownWrites(t) - untouched; n != 0 {
