@@ -10,18 +10,22 @@ import (
 	"argosy.dev/argosy/cmd/argosy/server"
 )
 
-// A skipped check does not change the exit code, and its line differs from a successful one.
-func TestDoctorListsSkippedChecks(t *testing.T) {
+// Neither a skipped check nor a warning changes the exit code, and their lines differ from a
+// successful one.
+func TestDoctorHasThreeLevels(t *testing.T) {
 	checks := []server.Check{
 		{Subject: "settings", Detail: "well formed"},
-		{Subject: "branch main: merge styles", Detail: "not checked: no permission", Unknown: true}}
+		{Subject: "branch main: merge styles", Detail: "no permission", Unknown: true},
+		{Subject: "engine eu-1", Err: errors.New("the AppProject default admits all"),
+			Warning: true}}
 	var out, hints bytes.Buffer
 	a := &app{out: &out, err: &hints}
 	if err := a.examine(checks, "text"); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(out.String(), "?    branch main: merge styles") ||
-		!strings.Contains(hints.String(), "0 to fix, 1 not checked") {
+	if !strings.Contains(out.String(), "\nnot checked  branch main: merge styles") ||
+		!strings.Contains(out.String(), "\nwarning      engine eu-1") ||
+		!strings.Contains(hints.String(), "0 blocking, 1 warning, 1 not checked") {
 		t.Errorf("it writes\n%s%s", out.String(), hints.String())
 	}
 	out.Reset()
@@ -30,10 +34,10 @@ func TestDoctorListsSkippedChecks(t *testing.T) {
 	var found findings
 	var reported []checked
 	broken := json.Unmarshal(out.Bytes(), &reported)
-	if !errors.As(err, &found) || broken != nil || len(reported) != 3 {
+	if !errors.As(err, &found) || broken != nil || len(reported) != 4 {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for i, state := range []string{"ok", "not checked", "fix"} {
+	for i, state := range []server.Level{"ok", "not checked", "warning", "blocking"} {
 		if reported[i].State != state {
 			t.Errorf("%s is reported as %s", reported[i].Subject, reported[i].State)
 		}

@@ -69,9 +69,11 @@ func doctorCommand(a *app) *cobra.Command {
 		Short: "Check everything the control plane needs and report what to fix",
 		Long: "Reads the settings, the database, the config repo, the rules that the Git host\n" +
 			"enforces on its branch, the secrets and every engine that the config repo\n" +
-			"declares, and writes to none of them. Exit code 1: there is something to fix. A\n" +
-			"check that Argosy's account may not make is reported as not checked, with the\n" +
-			"missing permission, and does not change the exit code.",
+			"declares, and writes to none of them.\n\n" +
+			"  ok           as it should be\n" +
+			"  warning      something to fix; Argosy works without\n" +
+			"  blocking     Argosy does not work, or a promise does not hold: exit code 1\n" +
+			"  not checked  Argosy's account may not read it; the permission is named",
 		Example: "  argosy doctor -f argosy.yaml\n  argosy doctor -f argosy.yaml -o json",
 		Args:    exactly(),
 	}
@@ -89,23 +91,22 @@ func doctorCommand(a *app) *cobra.Command {
 
 // checked is one check of the doctor's in -o json.
 type checked struct {
-	Subject string `json:"subject"`
-	State   string `json:"state"` // ok, fix, not checked
-	Text    string `json:"text"`
+	Subject string       `json:"subject"`
+	State   server.Level `json:"state"` // ok, warning, blocking, not checked
+	Text    string       `json:"text"`
 }
 
 // examine prints the doctor's checks.
 func (a *app) examine(checks []server.Check, format string) error {
-	marks := map[string]string{"ok": "ok  ", "fix": "BAD ", "not checked": "?   "}
-	count, all := map[string]int{}, []checked{}
+	count, all := map[server.Level]int{}, []checked{}
 	for _, c := range checks {
-		one := checked{Subject: c.Subject, State: c.State(), Text: c.Text()}
+		one := checked{Subject: c.Subject, State: c.Level(), Text: c.Text()}
 		count[one.State]++
 		all = append(all, one)
 		if format == "json" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", marks[one.State],
+		if _, err := fmt.Fprintf(a.out, "%-11s  %-28s  %s\n", one.State,
 			printable.Line(one.Subject), printable.Line(one.Text)); err != nil {
 			return err
 		}
@@ -115,14 +116,15 @@ func (a *app) examine(checks []server.Check, format string) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("%d to fix", count["fix"])
-	if n := count["not checked"]; n > 0 {
+	text := fmt.Sprintf("%d blocking, %s", count[server.LevelBlocking],
+		plural(count[server.LevelWarning], "warning"))
+	if n := count[server.LevelUnknown]; n > 0 {
 		text += fmt.Sprintf(", %d not checked", n)
 	}
 	switch {
-	case count["fix"] > 0:
+	case count[server.LevelBlocking] > 0:
 		return findings{text}
-	case count["not checked"] > 0:
+	case count[server.LevelOK] < len(all):
 		a.hint("%s", text)
 	}
 	return nil

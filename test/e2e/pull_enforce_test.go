@@ -199,8 +199,8 @@ func theDoctorOnTheBranch(t *testing.T, w *forged) {
 	}
 	before := rules()
 	for rule, want := range map[string]string{
-		"required checks": `fix: argosy/validate, argosy/plan, argosy/owners not required`,
-		"direct pushes":   "fix: every account with write access may push",
+		"required checks": `blocking: argosy/validate, argosy/plan, argosy/owners not required`,
+		"direct pushes":   "blocking: every account with write access may push",
 		"merge styles":    `"Rebase then create merge commit"`,
 		"force pushes":    `"Disable Force Push"`,
 		"deletion":        "ok",

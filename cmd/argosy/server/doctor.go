@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd/instance"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -23,18 +24,32 @@ type Check struct {
 	Subject string
 	Detail  string // when it is well, or why it was not checked
 	Err     error  // the fault, with its fix
+	Warning bool   // Argosy works and keeps its promises in spite of the fault
 	Unknown bool   // it was not checked: what Argosy's account may not read is never taken for well
 }
 
-// State is "ok", "fix" or "not checked".
-func (c Check) State() string {
+// Level is how much the outcome of a check matters.
+type Level string
+
+// The levels.
+const (
+	LevelOK       Level = "ok"
+	LevelWarning  Level = "warning"     // something to fix, and Argosy works without
+	LevelBlocking Level = "blocking"    // Argosy does not work, or a promise does not hold
+	LevelUnknown  Level = "not checked" // Argosy's account may not read it
+)
+
+// Level returns the level of the outcome.
+func (c Check) Level() Level {
 	switch {
+	case c.Err != nil && c.Warning:
+		return LevelWarning
 	case c.Err != nil:
-		return string(review.RuleBroken)
+		return LevelBlocking
 	case c.Unknown:
-		return string(review.RuleUnknown)
+		return LevelUnknown
 	}
-	return string(review.RuleKept)
+	return LevelOK
 }
 
 // Text is what a person reads.
@@ -112,9 +127,9 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		if specs[name].Connection.Agent != nil {
 			continue // its agent examines it
 		}
-		check("engine "+string(name), func(ctx context.Context) (string, error) {
-			return connect.examine(ctx, name, specs[name])
-		})
+		of, cancel := context.WithTimeout(ctx, checkTimeout)
+		checks = append(checks, connect.examine(of, name, specs[name])...)
+		cancel()
 	}
 	return checks
 }
@@ -246,19 +261,36 @@ func readEngines(ctx context.Context, s settings.Settings) (
 }
 
 // examine connects to an engine and asks whether it is fit.
-func (e engines) examine(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (string,
-	error) {
+func (e engines) examine(ctx context.Context, name fleet.EngineName,
+	spec fleet.EngineSpec) []Check {
+	subject := "engine " + string(name)
 	target, err := e.dial(ctx, name, spec, func(fleet.TenantName) bool { return true })
-	if err != nil {
-		return "", err
+	var report engine.Report
+	if err == nil {
+		report, err = target.Preflight(ctx)
 	}
-	report, err := target.Preflight(ctx)
 	if err != nil {
-		return "", err
+		return []Check{{Subject: subject, Err: err}}
 	}
-	var errs []error
+	return judged(subject, report)
+}
+
+// judged returns the findings of a preflight by their level.
+func judged(subject string, report engine.Report) []Check {
+	var blocking, warnings []error
 	for _, f := range report.Findings {
-		errs = append(errs, fmt.Errorf("%s; %s", f.Message, f.Fix))
+		err := fmt.Errorf("%s; %s", f.Message, f.Fix)
+		if f.Blocks || f.Blind {
+			blocking = append(blocking, err)
+		} else {
+			warnings = append(warnings, err)
+		}
 	}
-	return "fit, Argo CD " + report.Version, errors.Join(errs...)
+	checks := []Check{{Subject: subject, Detail: "fit, Argo CD " + report.Version,
+		Err: errors.Join(blocking...)}}
+	if len(warnings) > 0 {
+		checks = append(checks, Check{Subject: subject, Err: errors.Join(warnings...),
+			Warning: true})
+	}
+	return checks
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
@@ -29,10 +30,10 @@ func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
 	}}
 	states := map[string]string{}
 	for _, c := range examineBranch(t.Context(), s) {
-		states[strings.TrimPrefix(c.Subject, "branch main: ")] = c.State() + ": " + c.Text()
+		states[strings.TrimPrefix(c.Subject, "branch main: ")] = string(c.Level()) + ": " + c.Text()
 	}
 	for rule, want := range map[string]string{
-		"required checks": "fix: argosy/validate, argosy/plan, argosy/owners not required",
+		"required checks": "blocking: argosy/validate, argosy/plan, argosy/owners not required",
 		"direct pushes":   `GitHub: ruleset "Require a pull request before merging": on`,
 		"deletion":        `"Restrict deletions": on`,
 		"force pushes":    `"Block force pushes": on`,
@@ -46,6 +47,25 @@ func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
 	host.Break("GET /repos/acme/fleet/rules/*", githubtest.HTML(502))
 	if got := examineBranch(t.Context(), s); len(got) != 1 || got[0].Err == nil {
 		t.Errorf("rules that cannot be read are reported as %+v", got)
+	}
+}
+
+// A finding that blocks an engine and a warning are reported as two checks.
+func TestDoctorSeparatesWarningsOfAnEngine(t *testing.T) {
+	warns := engine.Finding{Code: "default-project", Message: "admits all", Fix: "empty it"}
+	for want, findings := range map[string][]engine.Finding{
+		"ok":               nil,
+		"ok warning":       {warns},
+		"blocking":         {{Code: "tracking", Blocks: true}},
+		"blocking warning": {warns, {Code: "request-timeout", Blind: true}},
+	} {
+		var got []string
+		for _, c := range judged("engine eu-1", engine.Report{Findings: findings}) {
+			got = append(got, string(c.Level()))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%+v: %q, want %q", findings, got, want)
+		}
 	}
 }
 
