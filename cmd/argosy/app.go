@@ -80,11 +80,18 @@ func isTerminal(stream any) bool {
 // connect is a client for the control plane that the flags, the environment or the context name, in
 // this order. A context's token goes to that context's server only.
 func (a *app) connect() (*client.Client, error) {
+	c, _, err := a.connectTo()
+	return c, err
+}
+
+// connectTo is connect, with what it connects to.
+func (a *app) connectTo() (*client.Client, contexts.Context, error) {
 	target, err := a.target()
 	if err != nil {
-		return nil, err
+		return nil, target, err
 	}
-	return client.New(target.Server, target.Token, "argosy/"+versionText())
+	c, err := client.New(target.Server, target.Token, "argosy/"+versionText())
+	return c, target, err
 }
 
 func (a *app) target() (contexts.Context, error) {

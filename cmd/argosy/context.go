@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,13 +45,9 @@ func contextList(a *app) *cobra.Command {
 			return err
 		}
 		shown := []shownContext{}
-		t := table.Table{Heads: []string{"CURRENT", "NAME", "SERVER", "TENANT", "SIGNED IN"}}
 		for _, c := range file.Contexts {
-			one := shownContext{Name: c.Name, Server: c.Server, Tenant: c.Tenant,
-				Current: c.Name == file.Current, SignedIn: c.Token != ""}
-			shown = append(shown, one)
-			t.Rows = append(t.Rows, []table.Value{yes(one.Current), table.Text(c.Name),
-				table.Text(c.Server), table.Text(c.Tenant), yes(one.SignedIn)})
+			shown = append(shown, shownContext{Name: c.Name, Server: c.Server, Tenant: c.Tenant,
+				Current: c.Name == file.Current, SignedIn: c.Token != ""})
 		}
 		if done, err := a.structured(out, map[string]any{"items": shown}); done {
 			return err
@@ -59,9 +56,23 @@ func contextList(a *app) *cobra.Command {
 			a.hint("no contexts: run `argosy login URL`")
 			return nil
 		}
-		return t.Write(a.out, a.colour())
+		return tabulate(shown, contextColumns, false, time.Now()).Write(a.out, a.colour())
 	}
 	return cmd
+}
+
+var contextColumns = []column[shownContext]{
+	{head: "CURRENT", of: func(c shownContext, _ time.Time) table.Value { return yes(c.Current) }},
+	{head: "NAME", of: func(c shownContext, _ time.Time) table.Value { return table.Text(c.Name) }},
+	{head: "SERVER", of: func(c shownContext, _ time.Time) table.Value {
+		return table.Text(c.Server)
+	}},
+	{head: "TENANT", of: func(c shownContext, _ time.Time) table.Value {
+		return table.Text(c.Tenant)
+	}},
+	{head: "SIGNED IN", of: func(c shownContext, _ time.Time) table.Value {
+		return yes(c.SignedIn)
+	}},
 }
 
 func yes(b bool) table.Value {
@@ -172,13 +183,6 @@ func notSaved(name, path string) error {
 	}
 	return fmt.Errorf("context %q is not saved in %s; run `argosy login URL --context %s`", name,
 		path, name)
-}
-
-// tenant returns the tenant that lists show by default: that of the context, unless flags or the
-// environment name the control plane and its token.
-func (a *app) tenant() (string, error) {
-	target, err := a.target()
-	return target.Tenant, err
 }
 
 func (a *app) completeContexts(_ *cobra.Command, args []string, begun string) ([]string,

@@ -316,14 +316,12 @@ func getOne(a *app, r resource) *cobra.Command {
 		if err := chosen.parse(r, args); err != nil {
 			return err
 		}
-		c, err := a.connect()
+		c, target, err := a.connectTo()
 		if err != nil {
 			return err
 		}
 		if slices.Contains(r.filters, "tenant") && q.tenant == "" && !all && len(args) == 0 {
-			if q.tenant, err = a.tenant(); err != nil {
-				return err
-			}
+			q.tenant = target.Tenant
 		}
 		show := listView{app: a, client: c, resource: r, query: q, chosen: chosen, format: out}
 		if watch {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -119,9 +118,7 @@ var rolloutColumns = []column[mirror.Rollout]{
 // waveReached names the wave that is next or under way, or the last one that began before the
 // Applications got their last good state back.
 func waveReached(r mirror.Rollout) string {
-	at := slices.IndexFunc(r.Waves, func(w mirror.RolloutWave) bool {
-		return w.State != mirror.WaveDone
-	})
+	at := mirror.CurrentWave(r.Waves)
 	if r.State == mirror.RolloutReturning || r.State == mirror.RolloutReturned {
 		for i, w := range r.Waves {
 			if w.State != mirror.WaveWaiting && w.State != mirror.WaveAwaits {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -278,8 +277,7 @@ func withFlags(err error) error {
 	named := *refused
 	named.Errors = slices.Clone(refused.Errors)
 	for i, e := range named.Errors {
-		named.Errors[i] = string(queryField.ReplaceAll(bytes.TrimSpace([]byte(e)),
-			[]byte("--$1")))
+		named.Errors[i] = queryField.ReplaceAllString(strings.TrimSpace(e), "--$1")
 	}
 	return &named
 }

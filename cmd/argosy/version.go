@@ -64,23 +64,21 @@ func versionCommand(a *app) *cobra.Command {
 // serverVersion asks the control plane; nil if none is configured. It is no error that the control
 // plane does not answer: the program's version is known without it.
 func (a *app) serverVersion(ctx context.Context) *serverVersion {
-	target, err := a.target()
+	c, target, err := a.connectTo()
 	if target.Server == "" {
 		return nil
 	}
 	v := &serverVersion{URL: target.Server}
-	c, failed := a.connect()
-	if err == nil {
-		err = failed
+	if err != nil {
+		v.Error = err.Error()
+		return v
 	}
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, versionTime)
-		defer cancel()
-		who, failed := c.WhoAmI(ctx)
-		v.Version, err = who.Version, failed
-	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	who, err := c.WhoAmI(ctx)
 	if err != nil {
 		v.Error = err.Error()
 	}
+	v.Version = who.Version
 	return v
 }

@@ -126,6 +126,11 @@ func (r Rollout) Copy() Rollout {
 	return r
 }
 
+// CurrentWave returns the place of the first wave that is not done; -1: all are.
+func CurrentWave(waves []RolloutWave) int {
+	return slices.IndexFunc(waves, func(w RolloutWave) bool { return w.State != WaveDone })
+}
+
 // RolloutWave is one wave of a rollout.
 type RolloutWave struct {
 	Name          string         `json:"name"`

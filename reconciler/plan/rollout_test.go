@@ -481,7 +481,7 @@ func (h *house) factsWith(r mirror.Rollout, verb mirror.RolloutVerb) mirror.Roll
 	return f
 }
 
-// settled fails if the same revision, planned again by another replica, changes anything.
+// settled fails if another replica that plans the same revision makes a change.
 func (h *house) settled() {
 	h.t.Helper()
 	h.work()

@@ -63,16 +63,7 @@ func TestARevisionThatGetsDegradedInTheSecondOfManyWaves(t *testing.T) {
 	defer func() { plant.agent.Stop(); plant.clear(t) }()
 	own.join(t)
 	defer func() { own.agent.Stop() }()
-	repo := f.Apps["acme/storefront"]
-	push := func(version, prod string) string {
-		t.Helper()
-		commit, err := repo.Commit(t.Context(), "rolling "+version, map[string]string{
-			"rolling/base/app.yaml": rollingPods(version, "restartPolicy: Always"),
-			"rolling/prod/app.yaml": rollingPods(version, prod)})
-		check(t, err)
-		return commit
-	}
-	good := push("one", "restartPolicy: Always")
+	good := f.pushRolling(t, "one", "restartPolicy: Always")
 	began := time.Now()
 	f.commit(t, "rolling", map[string]string{rollingFile: f.rollingWards(wards, good)})
 	f.awaitsHealthy(t, ids...)
@@ -80,7 +71,7 @@ func TestARevisionThatGetsDegradedInTheSecondOfManyWaves(t *testing.T) {
 		time.Since(began).Round(time.Second))
 	f.rollout(t, mirror.RolloutDone)
 
-	bad := push("two", "priorityClassName: none-of-this-name")
+	bad := f.pushRolling(t, "two", "priorityClassName: none-of-this-name")
 	watch := watchWards(t, f, second)
 	defer watch.stop() // before the clusters
 	began = time.Now()
@@ -119,7 +110,7 @@ func TestARevisionThatGetsDegradedInTheSecondOfManyWaves(t *testing.T) {
 	t.Log(f.must(t, "get", "rollouts", "--deployment", "rolling"))
 	t.Log(f.must(t, "describe", "rollout", "acme/rolling"))
 
-	better := push("three", "restartPolicy: Always")
+	better := f.pushRolling(t, "three", "restartPolicy: Always")
 	began = time.Now()
 	f.commit(t, "a change that runs everywhere",
 		map[string]string{rollingFile: f.rollingWards(wards, better)})

@@ -32,6 +32,18 @@ spec:
 `
 }
 
+// pushRolling commits a version whose Pods run in rolling/base, and have the selector prod in
+// rolling/prod.
+func (f *system) pushRolling(t *testing.T, version, prod string) (commit string) {
+	t.Helper()
+	commit, err := f.Apps["acme/storefront"].Commit(t.Context(), "rolling "+version,
+		map[string]string{
+			"rolling/base/app.yaml": rollingPods(version, "restartPolicy: Always"),
+			"rolling/prod/app.yaml": rollingPods(version, prod)})
+	check(t, err)
+	return commit
+}
+
 // A change goes to staging, which gets Healthy, and to prod-eu, which gets Degraded: late never
 // sees it, and both are back. The next change passes all three waves.
 func TestAChangeThatGetsDegradedInAWaveReturns(t *testing.T) {
@@ -39,15 +51,6 @@ func TestAChangeThatGetsDegradedInAWaveReturns(t *testing.T) {
 	f.allHealthy(t)
 	const late = "tenants/acme/environments/late.yaml"
 	f.grantNamespace(t, "acme-staging", "acme-late")
-	repo := f.Apps["acme/storefront"]
-	push := func(version, prod string) string {
-		t.Helper()
-		commit, err := repo.Commit(t.Context(), "rolling "+version, map[string]string{
-			"rolling/base/app.yaml": rollingPods(version, "restartPolicy: Always"),
-			"rolling/prod/app.yaml": rollingPods(version, prod)})
-		check(t, err)
-		return commit
-	}
 	declare := func(commit string) map[string]string {
 		return map[string]string{rollingFile: strings.NewReplacer("v2.0.1", commit, "path: deploy",
 			"path: rolling/base").Replace(f.deployment("rolling", "staging, prod-eu, late",
@@ -67,12 +70,12 @@ func TestAChangeThatGetsDegradedInAWaveReturns(t *testing.T) {
 	f.commit(t, "an environment more", map[string]string{late: strings.NewReplacer(
 		"name: staging\n", "name: late\n", "tier: staging", "tier: dev", "[acme-staging]",
 		"[acme-late]").Replace(staging)})
-	good := push("one", "restartPolicy: Always")
+	good := f.pushRolling(t, "one", "restartPolicy: Always")
 	f.commit(t, "rolling comes in waves too", declare(good))
 	f.allHealthy(t, all...)
 	f.rollout(t, mirror.RolloutDone)
 
-	bad := push("two", `priorityClassName: none-of-this-name`)
+	bad := f.pushRolling(t, "two", `priorityClassName: none-of-this-name`)
 	f.commit(t, "a change that prod does not run", declare(bad))
 	r := f.rollout(t, mirror.RolloutReturned)
 	for _, want := range []string{"wave 2 (prod) failed: prod-eu (Degraded",
@@ -111,7 +114,7 @@ func TestAChangeThatGetsDegradedInAWaveReturns(t *testing.T) {
 		}
 	}
 
-	better := push("three", "restartPolicy: Always")
+	better := f.pushRolling(t, "three", "restartPolicy: Always")
 	f.commit(t, "a change that runs everywhere", declare(better))
 	r = f.rollout(t, mirror.RolloutDone)
 	for i := 1; i < len(r.Members); i++ {

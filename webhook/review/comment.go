@@ -247,7 +247,8 @@ func (c *comment) rings(p *page, d detail) {
 	}
 }
 
-// rendered writes what comparisons with the version of a ring have found, of whatever ring.
+// rendered writes what comparisons with the version of a ring have found, those of other rings
+// included.
 func (c *comment) rendered(p *page, ring report.Ring) {
 	for _, r := range c.f.Rendered {
 		if r.Digest != ring.Digest || r.Applications == 0 {

@@ -36,13 +36,6 @@ func rolloutsOf(m *Merge, outcomes []forge.Outcome) (all []rolledChange) {
 	return all
 }
 
-// current returns the place of the first wave that is not done; -1: all are.
-func (r rolledChange) current() int {
-	return slices.IndexFunc(r.Waves, func(w mirror.RolloutWave) bool {
-		return w.State != mirror.WaveDone
-	})
-}
-
 // wave names a wave, such as "wave 2 of 3 (prod)".
 func (r rolledChange) wave(i int) string {
 	if i < 0 || i >= len(r.Waves) {
@@ -52,7 +45,9 @@ func (r rolledChange) wave(i int) string {
 }
 
 // waiting explains a rollout that awaits an approval.
-func (r rolledChange) waiting() string { return r.wave(r.current()) + " waits for an approval" }
+func (r rolledChange) waiting() string {
+	return r.wave(mirror.CurrentWave(r.Waves)) + " waits for an approval"
+}
 
 // returned reports whether the change of a rollout was taken back.
 func (r result) returned() bool {
@@ -76,7 +71,7 @@ func (r result) awaits() *rolledChange {
 // yet or any more.
 func rolling(e mirror.Effect, o forge.Outcome) (phase, string) {
 	r := rolledChange{fleet.DeploymentID{Tenant: e.Tenant, Name: e.Deployment}, o.Rollout}
-	wave, at := words(r.wave(r.Wave)), r.current()
+	wave, at := words(r.wave(r.Wave)), mirror.CurrentWave(r.Waves)
 	switch r.State {
 	case mirror.RolloutFailed:
 		return failed, wave + " of its rollout, which has failed"

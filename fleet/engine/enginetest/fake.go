@@ -913,12 +913,7 @@ func (PlainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		}
 		body["spec"] = spec
 	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return fleet.Manifest{}, err
-	}
-	sum := sha256.Sum256(b)
-	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
+	return plain(body)
 }
 
 // Retarget returns the manifest for another engine.
@@ -929,6 +924,10 @@ func (PlainRenderer) Retarget(_ fleet.EngineSpec, to fleet.EngineName, _ fleet.T
 		return fleet.Manifest{}, err
 	}
 	body["metadata"].(map[string]any)["annotations"].(map[string]any)["argosy.dev/engine"] = to
+	return plain(body)
+}
+
+func plain(body map[string]any) (fleet.Manifest, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return fleet.Manifest{}, err
