@@ -160,6 +160,11 @@ var kindEngine = describe(kind{
 					"(`docs/rings.md`). Left out again: it is given back, and everything of it stays " +
 					"as it is. Not for an engine behind an agent.",
 				example: "true", fallback: "false", value: boolean()},
+			field{
+				name: "size",
+				doc: "What its components have, with `managed: true` (`docs/rings.md`). Left out: " +
+					"Argosy sets neither resources nor shards.",
+				example: "{shards: 2}", value: object(instanceSize()...)},
 		)},
 	field{name: "connection", doc: "How the control plane reaches the instance's cluster.",
 		required: true, value: object(

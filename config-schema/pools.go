@@ -21,8 +21,9 @@ var kindPool = describe(kind{
 				example: "eu", required: true, value: textOf(formatLabelWord)},
 			field{name: "labels", doc: "Labels of the instances, which tenants' placement selects.",
 				example: "{tier: prod}", value: value{shape: shapeLabels, most: maxLabels}},
-			field{name: "capacity", doc: "How much placement gives to one instance.",
-				required: true, value: capacity(1)},
+			field{name: "capacity", doc: "How much placement gives to one instance. With `sizes`, " +
+				"at the largest one.", required: true, value: capacity(1)},
+			poolSizes(),
 			field{name: "dedicatedTo",
 				doc:     "The tenants that alone may use the instances. Left out: shared.",
 				example: "[acme]", value: listOf(textOf(formatName)).mayBeEmpty()},
@@ -125,6 +126,7 @@ func poolFits(d *decoder, into reflect.Value, at node) {
 		field([]string{"min"}, fmt.Sprintf("min is %d, and the clusters may have %d instances",
 			p.Min, room), "raise max of a cluster, or add a cluster")
 	}
+	checkSizes(d, p, child(child(at, "template"), "sizes"))
 	if whole := p.OrDefaults(); p.Shrink.Below >= whole.TargetLoad {
 		field([]string{"shrink", "below"}, fmt.Sprintf("shrink.below %d is not below the "+
 			"targetLoad of %d: the pool would make and remove instances in turn", p.Shrink.Below,

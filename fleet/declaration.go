@@ -270,6 +270,8 @@ type ArgoCDInstance struct {
 	InstallationID string `json:"installationID"`
 	// Argosy installs and upgrades the instance (ADR 0071)
 	Managed bool `json:"managed,omitempty"`
+	// what its components have; nil: Argosy sets no size
+	Size *InstanceSize `json:"size,omitempty"`
 }
 
 // Same reports whether both are one instance. A managed one and one that is not are the same.

@@ -30,13 +30,15 @@ type EnginePoolSpec struct {
 
 // PoolTemplate is what the instances of a pool have in common, as the fields of an EngineSpec.
 type PoolTemplate struct {
-	Region      string            `json:"region"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Capacity    Capacity          `json:"capacity"` // of one instance
-	DedicatedTo []TenantName      `json:"dedicatedTo,omitempty"`
-	Taints      []Taint           `json:"taints,omitempty"`
-	Metrics     *EngineMetrics    `json:"metrics,omitempty"`
-	Remedies    *Remedies         `json:"remedies,omitempty"`
+	Region   string            `json:"region"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Capacity Capacity          `json:"capacity"` // of one instance, at its largest size
+	// what an instance has, from the smallest to the largest; empty: Argosy sets no size
+	Sizes       []PoolSize     `json:"sizes,omitempty"`
+	DedicatedTo []TenantName   `json:"dedicatedTo,omitempty"`
+	Taints      []Taint        `json:"taints,omitempty"`
+	Metrics     *EngineMetrics `json:"metrics,omitempty"`
+	Remedies    *Remedies      `json:"remedies,omitempty"`
 }
 
 // PoolCluster is a cluster where a pool makes instances.
@@ -113,6 +115,15 @@ type PoolMember struct {
 	State   PoolMemberState `json:"state"`
 	Since   time.Time       `json:"since"` // of State
 	Reason  string          `json:"reason,omitempty"`
+	Sizing
+}
+
+// Sizing is the size of an instance of a pool (ADR 0080).
+type Sizing struct {
+	Size      string    `json:"size,omitempty"` // the name of a PoolSize; "" without sizes
+	SizedAt   time.Time `json:"sizedAt,omitzero"`
+	SizedWhy  string    `json:"sizedWhy,omitempty"`
+	SizedFrom string    `json:"sizedFrom,omitempty"` // the size before, to which it may go back
 }
 
 // PoolMemberState is how far the life of an instance is.
@@ -175,12 +186,17 @@ func (d *Declaration) Instance(m PoolMember) (Declaration, error) {
 		return Declaration{}, fmt.Errorf("pool %s has no cluster %q", d.Key.Name, m.Cluster)
 	}
 	name, t := InstanceName(d.Key.Name, m.Number), pool.Template
+	size, _ := t.SizeOf(m.Size)
 	spec := &EngineSpec{
 		ArgoCD: ArgoCDInstance{Namespace: InstanceNamespace(d.Key.Name, m.Number),
 			InstallationID: string(name), Managed: true},
 		Connection: on.Connection(), Region: t.Region, Capacity: t.Capacity,
 		DedicatedTo: t.DedicatedTo, Taints: t.Taints, Ring: pool.Ring, Metrics: t.Metrics,
 		Remedies: t.Remedies, Pool: &m,
+	}
+	if size != nil {
+		of := size.Instance()
+		spec.ArgoCD.Size, spec.Metrics = &of, t.Metrics.PerShard(of.ShardCount())
 	}
 	switch m.State {
 	case MemberServing:

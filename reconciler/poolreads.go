@@ -13,8 +13,10 @@ import (
 
 // InstanceReader reads the clusters of pools.
 type InstanceReader interface {
-	// Installed reports whether Argosy has installed an Argo CD as the engine.
-	Installed(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (bool, error)
+	// Installed reports whether Argosy has installed an Argo CD as the engine, and its size as
+	// fleet.InstanceSize describes it.
+	Installed(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (size string,
+		is bool, err error)
 }
 
 const (
@@ -146,12 +148,13 @@ func (f *finder) find(ctx context.Context, d *fleet.Declaration) (found []fleet.
 			if err != nil {
 				return nil, err
 			}
-			is, err := f.clusters.Installed(ctx, fleet.EngineName(in.Key.Name),
+			size, is, err := f.clusters.Installed(ctx, fleet.EngineName(in.Key.Name),
 				*in.Declaration.Engine)
 			if err != nil {
 				return nil, fmt.Errorf("cluster %s cannot be read: %w", c.Name, err)
 			}
 			if is {
+				m.Sizing = fleet.Sizing{Size: d.Pool.Template.SizeNamed(size), SizedAt: now}
 				found = append(found, m)
 				break // two clusters cannot have one instance: its name is that of one engine
 			}

@@ -115,10 +115,12 @@ func (l *Loop) takePool(ctx context.Context, lease mirror.Lease, name string,
 	p.Waiting = state.WaitingFor(d)
 	for _, m := range state.Catalog().InstancesOf(name) {
 		e := fleet.InstanceName(name, m.Number)
-		i := pool.Instance{PoolMember: m, Load: state.LoadOf(e), Empty: facts.Empty[e]}
+		i := pool.Instance{PoolMember: m, Load: state.LoadOf(e), Empty: facts.Empty[e],
+			Measured: facts.Measured[e]}
 		known, installed := facts.Instances[e]
-		i.Installed = installed
+		i.Installed, i.Sized = installed, known.Size
 		i.Ready, i.Message = ready(known, installed, p.Ring)
+		i.Message = cmp.Or(i.Message, known.Message)
 		p.Instances = append(p.Instances, i)
 		if m.State == fleet.MemberRemoving && installed && known.State != mirror.InstanceRemoving {
 			if err := l.Pools.RemoveInstance(ctx, lease, e); err != nil {
@@ -195,7 +197,11 @@ func samePool(a, b mirror.Pool) bool {
 	}
 	return a.State == b.State && a.Message == b.Message && a.Load == b.Load &&
 		a.Waiting == b.Waiting && same(a.HighSince, b.HighSince) && same(a.LowSince, b.LowSince) &&
-		same(a.SteppedAt, b.SteppedAt)
+		same(a.SteppedAt, b.SteppedAt) &&
+		maps.EqualFunc(a.Sizing, b.Sizing, func(a, b mirror.SizeMemory) bool {
+			return same(a.HighSince, b.HighSince) && same(a.LowSince, b.LowSince) &&
+				same(a.RefusedAt, b.RefusedAt) && a.Refused == b.Refused
+		})
 }
 
 // planInstances plans the applied revision again with other instances.
@@ -280,7 +286,8 @@ func instanceKey(m fleet.PoolMember) fleet.Key {
 
 // instance returns the engine of a member of a pool as a file of the config repo would declare it.
 func instance(d *fleet.Declaration, m fleet.PoolMember) (catalog.Input, error) {
-	m.Since = m.Since.UTC().Truncate(time.Second) // as it comes back from the store
+	m.Since = m.Since.UTC().Truncate(time.Second) // as they come back from the store
+	m.SizedAt = m.SizedAt.UTC().Truncate(time.Second)
 	e, err := d.Instance(m)
 	if err != nil {
 		return catalog.Input{}, err

@@ -20,19 +20,20 @@ import (
 type clusters struct {
 	mu     sync.Mutex
 	has    map[fleet.EngineName]bool
+	size   string // of each instance
 	failed error
 	silent chan struct{} // until it is closed, no read ends; nil: each ends at once
 }
 
 // Installed implements reconciler.InstanceReader.
-func (c *clusters) Installed(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec) (bool,
-	error) {
+func (c *clusters) Installed(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec) (
+	size string, is bool, err error) {
 	if c.silent != nil {
 		<-c.silent
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.has[name], c.failed
+	return c.size, c.has[name], c.failed
 }
 
 func (c *clusters) fail(err error) {

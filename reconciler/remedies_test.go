@@ -35,10 +35,13 @@ func (w wedged) RequestProbe(context.Context) error { return nil }
 
 func (w wedged) RemoveProbe(context.Context) error { return nil }
 
-func (w wedged) Probed(context.Context) (bool, error) {
+func (w wedged) Probed(context.Context) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.stuck, nil
+	if w.stuck {
+		return "Application " + engine.ProbeName, nil
+	}
+	return "", nil
 }
 
 func (w wedged) CheckRestart(context.Context, fleet.Component) error { return nil }

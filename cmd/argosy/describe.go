@@ -317,6 +317,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Repo-server", Value: repoServerLoad(v.Measured, now)},
 			{Name: "Measured", Value: measuredAt(v.Measured, now)},
 			{Name: "Argo CD", Value: table.Text(v.ArgoCD)},
+			{Name: "Size", Value: table.Text(v.Size)},
 			{Name: "Installation ID", Value: table.Text(v.InstanceID)},
 			{Name: "Ring", Value: table.Text(v.Ring)},
 			{Name: "Applications", Value: used(v.Load.Applications, v.Capacity.Applications)},

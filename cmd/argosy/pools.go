@@ -104,10 +104,16 @@ var poolMemberColumns = []column[fleet.PoolMember]{
 	{head: "STATE", of: func(m fleet.PoolMember, _ time.Time) table.Value {
 		return table.Text(m.State)
 	}},
+	{head: "SIZE", of: func(m fleet.PoolMember, _ time.Time) table.Value {
+		return table.Text(m.Size)
+	}},
 	{head: "AGE", of: func(m fleet.PoolMember, now time.Time) table.Value {
 		return age(m.Since, now)
 	}},
 	{head: "REASON", of: func(m fleet.PoolMember, _ time.Time) table.Value {
+		if m.SizedWhy != "" && m.SizedAt.After(m.Since) {
+			return table.Text("size: " + m.SizedWhy)
+		}
 		return table.Text(m.Reason)
 	}},
 }

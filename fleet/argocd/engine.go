@@ -99,8 +99,12 @@ type Engine struct {
 	argoCD          atomic.Pointer[string] // version that the last Preflight found
 	rightsCheckedAt atomic.Int64           // Unix time of the last complete rights; 0: never
 
-	config  *rest.Config // for the instance
-	managed bool         // Argosy installs and upgrades the instance
+	config  *rest.Config        // for the instance
+	managed bool                // Argosy installs and upgrades the instance
+	size    *fleet.InstanceSize // of a managed instance; nil: Argosy sets none
+	// probes of an earlier, larger size are removed
+	probesKnown atomic.Bool
+
 	opening sync.Mutex
 	opened  *instance.Target
 }
@@ -141,7 +145,7 @@ func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 		cache:  newCache(followed(options), in),
 		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{
 			of: map[fleet.ObjectKey]fieldConflict{}}}
-	e.config, e.managed = config, spec.ArgoCD.Managed
+	e.config, e.managed, e.size = config, spec.ArgoCD.Managed, spec.ArgoCD.Size
 	e.client = &client{
 		http: &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		base: base, flow: newFlow(8, options.InFlight), timeout: options.Timeout, retries: 4,

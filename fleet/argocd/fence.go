@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 )
@@ -20,7 +21,7 @@ var _ engine.Fencer = (*Engine)(nil)
 
 // Annotations of a workload that a fence has scaled to zero.
 const (
-	annotationFence    = "argosy.dev/fence"          // the id of the request
+	annotationFence    = instance.AnnotationFence
 	annotationReplicas = "argosy.dev/fence-replicas" // before it
 )
 

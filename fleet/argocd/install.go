@@ -38,8 +38,19 @@ func (e *Engine) Install(ctx context.Context, m mirror.RingManifests, epoch int6
 	if err != nil {
 		return "", e.installError(err)
 	}
-	r, err := t.Apply(ctx, instance.Order{Manifests: manifests, Digest: m.Digest, Epoch: epoch})
+	r, err := t.Apply(ctx, instance.Order{Manifests: manifests, Digest: m.Digest, Size: e.size,
+		Epoch: epoch})
 	return r.Waits, e.installError(err)
+}
+
+// InstalledSize returns the size that Install has applied last, as text; "" without one.
+func (e *Engine) InstalledSize(ctx context.Context) (string, error) {
+	t, err := e.target()
+	if err != nil {
+		return "", e.installError(err)
+	}
+	size, err := t.Size(ctx)
+	return size, e.installError(err)
 }
 
 // Release gives the instance back.
@@ -121,7 +132,11 @@ func (e preflight) installFindings(ctx context.Context) ([]engine.Finding, error
 	if !e.managed {
 		return nil, nil
 	}
-	missing, err := e.missingRights(ctx, installRights())
+	rights := installRights()
+	if e.size != nil { // every application-controller ends before their number changes
+		rights = append(rights, right{resource: "pods", verb: "list"})
+	}
+	missing, err := e.missingRights(ctx, rights)
 	for _, r := range definitionRights() {
 		allowed, rerr := e.client.allowed(ctx, r)
 		if err = errors.Join(err, rerr); err == nil && !allowed {

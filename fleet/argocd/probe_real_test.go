@@ -106,9 +106,9 @@ func BenchmarkWedgeNoticed(b *testing.B) {
 		for i, one := range all {
 			switch {
 			case one.Open():
-				if done, err := w.e.Probed(b.Context()); err != nil {
+				if left, err := w.e.Probed(b.Context()); err != nil {
 					b.Fatal(err)
-				} else if done {
+				} else if left == "" {
 					answers = append(answers, one.Answered(time.Now()))
 				}
 			case time.Since(begun) < time.Duration(i)*limits.Every/workers:

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -330,6 +331,7 @@ func TestRealArgoCD(t *testing.T) {
 			w.keepsWhatItMayNotList()
 			w.servesItsLoad()
 			w.showsThatItWorks()
+			w.showsWhichShardWorks()
 		})
 	}
 }
@@ -346,11 +348,11 @@ func (w *argoLab) showsThatItWorks() {
 		}
 	}
 	answered := func() bool {
-		done, err := w.e.Probed(ctx)
+		left, err := w.e.Probed(ctx)
 		if err != nil {
 			w.Fatal(err)
 		}
-		return done
+		return left == ""
 	}
 	for range 2 { // the first one creates it
 		ask()
@@ -378,8 +380,81 @@ func (w *argoLab) showsThatItWorks() {
 	if err := w.e.RemoveProbe(ctx); err != nil {
 		w.Error(err)
 	}
-	if done, err := w.e.Probed(ctx); done || !errors.Is(err, engine.ErrNoProbe) {
-		w.Errorf("a removed probe is answered: %v, %v", done, err)
+	if _, err := w.e.Probed(ctx); !errors.Is(err, engine.ErrNoProbe) {
+		w.Errorf("a removed probe is answered: %v", err)
+	}
+}
+
+// showsWhichShardWorks: each of two application-controllers answers its own probe, and a smaller
+// instance has no probe left of a larger one.
+func (w *argoLab) showsWhichShardWorks() {
+	w.Helper()
+	ctx := w.Context()
+	size := w.e.size
+	defer func() { w.e.size = size }()
+	resize := func(shards int) {
+		if err := w.argo.Reshard(ctx, shards); err != nil {
+			w.Fatal(err)
+		}
+		w.e.size, w.e.managed = &fleet.InstanceSize{Shards: shards}, true
+		w.e.probesKnown.Store(false)
+	}
+	left := func() string {
+		left, err := w.e.Probed(ctx)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return left
+	}
+	ask := func() {
+		if err := w.e.RequestProbe(ctx); err != nil {
+			w.Fatal(err)
+		}
+	}
+	answers := func() bool {
+		late := time.Now()
+		ask()
+		w.until("all probes are answered", func() bool {
+			if time.Since(late) > 20*time.Second {
+				late = time.Now()
+				ask()
+			}
+			return left() == ""
+		})
+		return true
+	}
+	resize(2)
+	answers()
+	answers()
+	w.argo.Shards[0].Pause()
+	ask()
+	const second = "Application argosy-probe-1 of shard 1"
+	w.until("the first shard answers", func() bool { return left() == second })
+	time.Sleep(2 * time.Second)
+	if got := left(); got != second {
+		w.Errorf("while shard 1 hangs, %q has not answered", got)
+	}
+	w.argo.Shards[0].Resume()
+	answers()
+	resize(1)
+	answers()
+	for _, list := range []string{w.e.places.path(applications, ""), w.e.probeSecretPath("")} {
+		var live struct {
+			Items []struct{ Metadata liveMetadata }
+		}
+		if err := w.e.client.do(ctx, request{method: http.MethodGet, path: list,
+			accept: metadataListOnly, query: url.Values{"labelSelector": {labelProbe + "=true"}}},
+			&live); err != nil {
+			w.Fatal(err)
+		}
+		for _, o := range live.Items {
+			if o.Metadata.Name != engine.ProbeName || strings.HasSuffix(list, "secrets") {
+				w.Errorf("%s has %s", list, o.Metadata.Name)
+			}
+		}
+	}
+	if err := w.e.RemoveProbe(ctx); err != nil {
+		w.Error(err)
 	}
 }
 

@@ -81,6 +81,7 @@ const (
 	codeUnresolved           = "unresolved-variable"
 	codeVariableInUse        = "variable-in-use"
 	codeMetricsURL           = "metrics-url-behind-agent"
+	codeUnmanagedSize        = "unmanaged-size"
 	codePolicy               = "policy"
 	codePolicyReached        = "policy-in-reach"
 )
@@ -95,9 +96,11 @@ func Codes() map[string]string {
 		codeFleetName: "There is exactly one Fleet, and its name is fleet.",
 		codeFleetRequired: "The Fleet cannot be removed: without it no host is allowed and " +
 			"no guard is set.",
-		codeReservedName:      "The name is reserved, or too long for what is made of it.",
-		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
-		codeUnknownEnv:        "The tenant has no such environment in effect.",
+		codeReservedName:  "The name is reserved, or too long for what is made of it.",
+		codeUnknownTenant: "No such tenant is declared in fleet/tenants/.",
+		codeUnknownEnv:    "The tenant has no such environment in effect.",
+		codeUnmanagedSize: "An Engine has the size of an Argo CD that Argosy does not install: " +
+			"`argocd.managed` is missing.",
 		codeUnknownRing:       "No such ring is declared in the Fleet.",
 		codeRingUnused:        "An Engine names a ring, and Argosy does not install its Argo CD.",
 		codeUnknownEngine:     "No such engine is declared in fleet/engines/.",

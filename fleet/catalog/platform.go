@@ -62,9 +62,14 @@ func checkMetrics(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 	return problems
 }
 
-// checkManaged refuses a managed engine whose ring is not declared.
+// checkManaged refuses a managed engine whose ring is not declared, and a size of another one.
 func (ch *checker) checkManaged(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
-	if !spec.ArgoCD.Managed {
+	switch {
+	case !spec.ArgoCD.Managed && spec.ArgoCD.Size != nil:
+		return []fleet.Problem{e.problem("spec.argocd.size", codeUnmanagedSize,
+			"write managed: true, or remove the field",
+			"Argosy does not install this Argo CD, and sets no size of it")}
+	case !spec.ArgoCD.Managed:
 		return nil
 	}
 	return ch.checkRing(e, spec.RingName())

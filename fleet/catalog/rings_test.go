@@ -26,6 +26,13 @@ func TestAManagedEngineFollowsADeclaredRing(t *testing.T) {
 		t.Errorf("problems %v", s.Problems())
 	}
 	commit(t, c, s)
+	sized := managed("canary", func(d *fleet.Declaration) {
+		d.Engine.ArgoCD.Managed, d.Engine.ArgoCD.Size = false, &fleet.InstanceSize{Shards: 2}
+	})
+	if got := codes(c.Prepare([]Input{sized}).Problems()); got !=
+		"Engine eu-1 spec.argocd.size "+codeUnmanagedSize {
+		t.Errorf("problems %s", got)
+	}
 	// the ring that is declared later brings the engine into effect
 	good(t, c, ringed("canary", "stable"))
 	if c.Engine("eu-1") == nil {

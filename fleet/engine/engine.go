@@ -248,9 +248,10 @@ const ProbeName = "argosy-probe"
 type Prober interface {
 	// RequestProbe asks the engine to refresh its probe, which it creates first.
 	RequestProbe(ctx context.Context) error
-	// Probed reports whether the engine has handled the requested refresh. ErrNoProbe means that
-	// the probe provably does not exist any more, which proves nothing about the engine.
-	Probed(ctx context.Context) (bool, error)
+	// Probed returns what has not handled the requested refresh yet; "" if everything has.
+	// ErrNoProbe means that the probe provably does not exist any more, which proves nothing about
+	// the engine.
+	Probed(ctx context.Context) (left string, err error)
 	// RemoveProbe deletes the probe. A missing one is no error.
 	RemoveProbe(ctx context.Context) error
 }

@@ -65,6 +65,8 @@ type Instance struct {
 	// Applications before the change
 	DegradedBefore int `json:"degradedBefore"`
 	UnknownBefore  int `json:"unknownBefore"`
+	// Size is what the Pods have, as fleet.InstanceSize describes it; "" if Argosy has set none.
+	Size string `json:"size,omitempty"`
 	// Fresh: Argo CD had reported no Application before the change.
 	Fresh bool `json:"fresh,omitempty"`
 	// Shadow is the comparison with the ring's next version; nil before the first one.

@@ -308,6 +308,7 @@ type Engine struct {
 	// connected, or no replica follows it
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 	ArgoCD     string     `json:"argocd,omitempty"` // version, if known
+	Size       string     `json:"size,omitempty"`   // declared for its Argo CD
 	// whether the reachable engine works, since when, and the evidence; absent while it is unknown
 	Work *mirror.Work `json:"work,omitempty"`
 	// the last remedy since it worked last, and what happens next about it, or why nothing does

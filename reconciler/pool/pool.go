@@ -42,6 +42,8 @@ type Instance struct {
 	Message   string // why it is not Ready
 	Empty     bool   // it serves no environment, no move leads off it, and no object is left
 	Installed bool   // Argo CD is there, or is being installed or removed
+	Sized     string // what its Pods have: see mirror.Instance
+	Measured  *mirror.Load
 }
 
 // Step is what happens to a pool next. At most one of Set and Drop is set.
@@ -58,6 +60,7 @@ func Next(now time.Time, p Pool) Step {
 	d.step.Pool.Name, d.step.Pool.Message = p.Name, ""
 	d.measure()
 	d.decide()
+	d.size()
 	return d.step
 }
 
@@ -84,17 +87,19 @@ func (d *decision) measure() {
 	if len(d.open) == 0 {
 		s.Load = 0
 	}
-	since := func(is bool, at **time.Time) {
-		switch {
-		case !is:
-			*at = nil
-		case *at == nil:
-			now := d.now
-			*at = &now
-		}
+	d.since(d.high(), &s.HighSince)
+	d.since(d.low(), &s.LowSince)
+}
+
+// since notes since when something is so; nil: it is not.
+func (d *decision) since(is bool, at **time.Time) {
+	switch {
+	case !is:
+		*at = nil
+	case *at == nil:
+		now := d.now
+		*at = &now
 	}
-	since(d.high(), &s.HighSince)
-	since(d.low(), &s.LowSince)
 }
 
 // percent returns the load relative to the capacity of n instances.
@@ -297,7 +302,8 @@ func (d *decision) make(why string) {
 		return
 	}
 	d.step.Set = &fleet.PoolMember{Pool: d.Name, Number: number, Cluster: d.Clusters[best].Name,
-		State: fleet.MemberMaking, Since: d.now, Reason: why}
+		State: fleet.MemberMaking, Since: d.now, Reason: why,
+		Sizing: fleet.Sizing{Size: d.Template.Smallest(), SizedAt: d.now}}
 	d.be(mirror.PoolGrowing, string(fleet.InstanceName(d.Name, number))+" is being made: "+why)
 }
 

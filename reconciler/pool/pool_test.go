@@ -21,7 +21,8 @@ type lab struct {
 	now  time.Time
 	pool Pool
 	log  []string
-	slow time.Duration // that an instance takes to be made, drained and removed
+	slow time.Duration // that an instance takes to be made, drained, removed and resized
+	full string        // a size that no Pod gets
 }
 
 func newLab(t *testing.T) *lab {
@@ -60,6 +61,10 @@ func (w *lab) step() Step {
 	for n := range p.Instances {
 		i := &p.Instances[n]
 		done := w.now.Sub(i.Since) >= w.slow
+		if size, _ := p.Template.SizeOf(i.Size); size != nil && size.Name != w.full &&
+			w.now.Sub(i.SizedAt) >= w.slow {
+			i.Sized = size.Instance().String()
+		}
 		i.Ready, i.Installed = done, true
 		switch i.State {
 		case fleet.MemberDraining:
@@ -81,6 +86,9 @@ func (w *lab) step() Step {
 		w.log = append(w.log, fmt.Sprintf("make %d on %s", s.Set.Number, s.Set.Cluster))
 		p.Instances = append(p.Instances, Instance{PoolMember: *s.Set})
 		slices.SortFunc(p.Instances, func(a, b Instance) int { return a.Number - b.Number })
+	case s.Set != nil && s.Set.Size != p.Instances[at(s.Set.Number)].Size:
+		w.log = append(w.log, fmt.Sprintf("size %d %s", s.Set.Number, s.Set.Size))
+		p.Instances[at(s.Set.Number)].PoolMember = *s.Set
 	case s.Set != nil:
 		w.log = append(w.log, fmt.Sprintf("%s %d", s.Set.State, s.Set.Number))
 		p.Instances[at(s.Set.Number)].PoolMember = *s.Set

@@ -13,7 +13,7 @@ import (
 // sqlPool is a pool p as JSON, without its declaration.
 const sqlPool = `jsonb_build_object('name', p.name, 'state', p.state, 'message', p.message, 'since', p.since, 'load', p.load,
 	'waiting', p.waiting, 'highSince', p.high_since, 'lowSince', p.low_since, 'steppedAt', p.stepped_at, 'pausedAt', p.paused_at,
-	'pausedBy', p.paused_by, 'pauseReason', p.pause_reason)`
+	'pausedBy', p.paused_by, 'pauseReason', p.pause_reason, 'sizing', p.sizing)`
 
 // PoolFacts returns what decides about the pools. draining are the instances that may be empty. A
 // pool is known if its clusters were read in this incarnation of the database.
@@ -34,7 +34,10 @@ func (s *Plans) PoolFacts(ctx context.Context, draining []fleet.EngineName) (mir
 		if err != nil {
 			return err
 		}
-		if f.Instances, err = instanceFacts(ctx, tx); err != nil || len(draining) == 0 {
+		if f.Instances, err = instanceFacts(ctx, tx); err != nil {
+			return err
+		}
+		if f.Measured, err = measuredLoads(ctx, tx); err != nil || len(draining) == 0 {
 			return err
 		}
 		empty, err := read(ctx, tx, pgx.RowTo[fleet.EngineName], `
@@ -51,25 +54,41 @@ func (s *Plans) PoolFacts(ctx context.Context, draining []fleet.EngineName) (mir
 	return f, wrap(err, "pools")
 }
 
+// measuredLoads returns the loads of measured instances.
+func measuredLoads(ctx context.Context, tx pgx.Tx) (map[fleet.EngineName]*mirror.Load, error) {
+	loads := map[fleet.EngineName]*mirror.Load{}
+	_, err := read(ctx, tx, func(row pgx.CollectableRow) (l *mirror.Load, err error) {
+		var e fleet.EngineName
+		err = row.Scan(&e, &l)
+		loads[e] = l
+		return l, err
+	}, `SELECT e.engine, e.load FROM engines e JOIN instances i ON i.engine = e.engine WHERE e.load IS NOT NULL`)
+	return loads, err
+}
+
 // SetPool records the state of a pool, whose instances are known. mirror.ErrFenced when the lease
 // has passed on.
 func (s *Plans) SetPool(ctx context.Context, lease mirror.Lease, p mirror.Pool) error {
+	sizing := p.Sizing
+	if sizing == nil {
+		sizing = map[int]mirror.SizeMemory{} // without an entry it is no NULL
+	}
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		f := fence(lease)
 		b.Queue(f.sql, f.args...)
 		b.Queue(`
 			WITH was AS (SELECT state FROM pools WHERE name = $1),
 			now_ AS (
-				INSERT INTO pools AS p (name, state, message, load, waiting, high_since, low_since, stepped_at, known_in)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN $9 THEN incarnation() ELSE '' END)
+				INSERT INTO pools AS p (name, state, message, load, waiting, high_since, low_since, stepped_at, known_in, sizing)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN $9 THEN incarnation() ELSE '' END, $10)
 				ON CONFLICT (name) DO UPDATE SET state = $2, message = $3, load = $4, waiting = $5, high_since = $6, low_since = $7,
-					stepped_at = $8, known_in = CASE WHEN $9 THEN incarnation() ELSE p.known_in END,
+					stepped_at = $8, sizing = $10, known_in = CASE WHEN $9 THEN incarnation() ELSE p.known_in END,
 					since = CASE WHEN p.state = $2 THEN p.since ELSE now() END
 				RETURNING state)
 			SELECT new_event('pool', '', $1, $2 || coalesce(nullif(': ' || $3, ': '), ''))
 			FROM now_ WHERE NOT EXISTS (SELECT FROM was WHERE was.state = $2)`,
 			p.Name, string(p.State), message(p.Message), p.Load, p.Waiting, p.HighSince, p.LowSince,
-			p.SteppedAt, p.State != mirror.PoolUnknown)
+			p.SteppedAt, p.State != mirror.PoolUnknown, sizing)
 	})
 	return wrap(err, "pool %s", p.Name)
 }

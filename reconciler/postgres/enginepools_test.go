@@ -58,7 +58,16 @@ func TestAPoolIsStoredAndItsInstanceRemoved(t *testing.T) {
 			t.Errorf("not stuck: %+v", p)
 		}
 	}
+	sizing := map[int]mirror.SizeMemory{2: {HighSince: &high, Refused: "large", RefusedAt: &high}}
+	set(mirror.Pool{State: mirror.PoolResizing, Sizing: sizing})
+	if got := facts().Pools["eu"].Sizing; len(got) != 1 || got[2].Refused != "large" ||
+		!got[2].HighSince.Equal(high) || got[2].LowSince != nil {
+		t.Errorf("sizing %+v", got)
+	}
 	set(mirror.Pool{State: mirror.PoolSteady})
+	if got := facts().Pools["eu"].Sizing; len(got) > 0 {
+		t.Errorf("sizing %+v", got)
+	}
 
 	check(t, s.Decisions.PausePool(ctx, mirror.PoolDecision{Pool: "eu", By: "ann",
 		Reason: "lunch"}))
@@ -80,6 +89,14 @@ func TestAPoolIsStoredAndItsInstanceRemoved(t *testing.T) {
 	check(t, s.Plans.TakeRingStep(ctx, loop, 0, mirror.RingStep{Name: "stable",
 		State: mirror.RingMoving, Version: "3.5.7", Digest: "d",
 		Targets: []mirror.InstanceTarget{{Engine: "eu-1", Version: "3.5.7", Digest: "d"}}}))
+	check(t, s.Work.ReportSize(ctx, worker, "2 shards"))
+	measured := mirror.Load{At: high, Controller: &mirror.ControllerLoad{
+		ProcessLoad: mirror.ProcessLoad{CPU: 1.5}}}
+	exec(t, url, `INSERT INTO engines (engine, load) VALUES ('eu-1', $1)`, &measured)
+	if f := facts(); f.Instances["eu-1"].Size != "2 shards" || f.Measured["eu-1"] == nil ||
+		f.Measured["eu-1"].Controller.CPU != 1.5 {
+		t.Errorf("%+v", f)
+	}
 	check(t, s.Plans.RemoveInstance(ctx, loop, "eu-1"))
 	check(t, s.Plans.TakeRingStep(ctx, loop, 0, mirror.RingStep{Name: "stable",
 		State: mirror.RingMoving, Version: "3.5.7", Digest: "d",

@@ -516,6 +516,9 @@ func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
 	if away {
 		withoutAgent(&e, joined, seen)
 	}
+	if d.Engine != nil && d.Engine.ArgoCD.Size != nil {
+		e.Size = d.Engine.ArgoCD.Size.String()
+	}
 	switch measured := d.Engine != nil && d.Engine.Metrics != nil; {
 	case !measured:
 		e.Measured = nil

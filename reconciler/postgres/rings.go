@@ -15,7 +15,7 @@ import (
 // sqlInstance is an instance i as JSON.
 const sqlInstance = `jsonb_build_object('engine', i.engine, 'ring', i.ring, 'state', i.state, 'version', i.version, 'digest', i.digest,
 	'message', i.message, 'since', i.since, 'goodVersion', i.good_version, 'goodDigest', i.good_digest, 'degradedBefore', i.degraded_before,
-	'unknownBefore', i.unknown_before, 'fresh', i.fresh, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
+	'unknownBefore', i.unknown_before, 'fresh', i.fresh, 'size', i.size, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
 	'goodAgentVersion', i.good_agent_version, 'goodAgentDigest', i.good_agent_digest)`
 
 // sqlShadowed is an instance i with its shadow, which an agent may not read.
@@ -226,6 +226,23 @@ func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, release s
 			FROM changed WHERE news`, string(engine), release, string(state), message(why))
 	})
 	return wrap(err, "instance of engine %s", engine)
+}
+
+// ReportSize records what the Pods of an instance have. mirror.ErrFenced when the lease has passed
+// on.
+func (s *Work) ReportSize(ctx context.Context, lease mirror.Lease, size string) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		fenceEngine(b, lease)
+		b.Queue(`
+			WITH changed AS (UPDATE instances SET size = $2 WHERE engine = $1 AND size <> $2 RETURNING engine)
+			SELECT new_event('engine', '', engine, CASE $2 WHEN '' THEN 'Argosy does not set its size any more' ELSE 'its size is ' || $2 END) FROM changed`,
+			string(engine), message(size))
+	})
+	return wrap(err, "size of engine %s", engine)
 }
 
 // ForgetInstance records that the worker has given an instance back. mirror.ErrFenced when the

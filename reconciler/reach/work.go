@@ -33,6 +33,7 @@ type Work struct {
 	asked  time.Time // of the last refresh
 	open   bool      // it has no answer yet
 	again  time.Time // of its last request
+	left   string    // what has not answered it
 	late   []time.Duration
 	lateAt time.Time     // first late answer of late
 	slow   time.Duration // the last answer later than Stuck, unless one in time came after it
@@ -69,6 +70,9 @@ func (w *Work) Open() bool { return w.open }
 // Asked records that a refresh was requested.
 func (w *Work) Asked(now time.Time) { w.asked, w.again, w.open = now, now, true }
 
+// Unanswered records what has not answered the refresh yet.
+func (w *Work) Unanswered(left string) { w.left = left }
+
 // AskAgain reports whether the caller must repeat the request for a refresh that has no answer:
 // Argo CD does not repeat an answer that it failed to write. The answer is due as before.
 func (w *Work) AskAgain(now time.Time) bool {
@@ -90,7 +94,7 @@ func (w *Work) Failed(now time.Time) { w.asked = now }
 // took. After a long time the next refresh is due at once: it shows whether the engine works again.
 func (w *Work) Answered(now time.Time) time.Duration {
 	took := now.Sub(w.asked)
-	w.open = false
+	w.open, w.left = false, ""
 	switch {
 	case took < w.limits.Late:
 		w.late, w.slow, w.answer, w.forgot = nil, 0, true, time.Time{}
@@ -156,8 +160,8 @@ func (w *Work) State(now time.Time) mirror.Work {
 	if w.open && now.Sub(w.asked) >= w.stuckAfter() {
 		w.began = time.Time{}
 		return mirror.Work{State: mirror.ControllerStuck, Since: w.asked,
-			Message: "the application-controller has not answered a refresh of Application " +
-				engine.ProbeName}
+			Message: "the application-controller has not answered a refresh of " +
+				cmp.Or(w.left, "Application "+engine.ProbeName)}
 	}
 	if fault, message := w.fault(now); fault != "" {
 		w.began = time.Time{}

@@ -25,6 +25,12 @@ type Instances interface {
 	ForgetInstance(ctx context.Context, lease mirror.Lease) error
 }
 
+// Sizes is a store that knows the sizes of instances (ADR 0080). No engine behind an agent has one.
+type Sizes interface {
+	// ReportSize records what the Pods have: see mirror.Instance.Size.
+	ReportSize(ctx context.Context, lease mirror.Lease, size string) error
+}
+
 // Upgrader is a store in an agent, which replaces the agent's own process by another version.
 type Upgrader interface {
 	// Upgrade takes a step towards the agent that the engine is to have. It returns the reason why
@@ -156,6 +162,8 @@ func (i *installer) install(ctx context.Context, store Instances, target engine.
 	switch {
 	case err != nil:
 		return i.failed(ctx, wanted, err)
+	case waits != "" && wanted.State == mirror.InstanceRunning && i.size() != wanted.Size:
+		return wanted.State, waits
 	case waits != "" && wanted.State == mirror.InstanceRunning:
 		i.applied = time.Now()
 		return wanted.State, wanted.Message // the probe reports an instance that ends later
@@ -171,8 +179,21 @@ func (i *installer) install(ctx context.Context, store Instances, target engine.
 			return mirror.InstanceInstalling, why
 		}
 	}
+	if sizes, ok := store.(Sizes); ok && i.size() != wanted.Size {
+		if err := sizes.ReportSize(ctx, i.lease.Lease(), i.size()); err != nil {
+			return i.failed(ctx, wanted, fmt.Errorf("report the size: %w", err))
+		}
+	}
 	i.applied = time.Now()
 	return mirror.InstanceRunning, ""
+}
+
+// size is what the Pods are to have, as text; "" if Argosy sets no size.
+func (i *installer) size() string {
+	if i.Spec.ArgoCD.Size == nil {
+		return ""
+	}
+	return i.Spec.ArgoCD.Size.String()
 }
 
 // probe asks the application-controller of the new Pods for a refresh, and returns what is missing
@@ -194,12 +215,12 @@ func (i *installer) probe(ctx context.Context) (string, error) {
 		i.asked = time.Now()
 		return waits, nil
 	}
-	answered, err := target.Probed(ctx)
+	left, err := target.Probed(ctx)
 	if errors.Is(err, engine.ErrNoProbe) {
 		i.asked = time.Time{}
 		return waits, nil
 	}
-	if err != nil || answered {
+	if err != nil || left == "" {
 		return "", err
 	}
 	if time.Since(i.asked) > time.Minute { // a former controller may have taken the question

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/engine/enginetest"
 	"argosy.dev/argosy/fleet/mirror"
@@ -47,6 +48,14 @@ func (r *instanceRows) ReportInstance(_ context.Context, _ mirror.Lease, release
 		r.wanted.State, r.wanted.Message = state, why
 		r.log = append(r.log, fmt.Sprintf("%s %s", state, why))
 	}
+	return nil
+}
+
+func (r *instanceRows) ReportSize(_ context.Context, _ mirror.Lease, size string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted.Size = size
+	r.log = append(r.log, "size "+size)
 	return nil
 }
 
@@ -126,12 +135,18 @@ func (e *installedEngine) did() []string {
 // installing runs the installer of a session in a bubble.
 func installing(t *testing.T, test func(rows *instanceRows, target *installedEngine)) {
 	t.Helper()
+	installingSized(t, nil, test)
+}
+
+func installingSized(t *testing.T, size *fleet.InstanceSize,
+	test func(rows *instanceRows, target *installedEngine)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := workOn(t, enginetest.NewServer(), 0, 24*time.Hour)
 		rows, target := &instanceRows{managed: true}, &installedEngine{}
 		target.Engine = s.target
 		s.connection.target, s.Rows, s.Poll = hiding{target}, rows, 10*time.Second
-		s.Spec.ArgoCD.Managed = true
+		s.Spec.ArgoCD.Managed, s.Spec.ArgoCD.Size = true, size
 		rows.want(mirror.InstanceInstalling, "one")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -189,6 +204,23 @@ func TestARunningInstanceIsComparedEveryFiveMinutes(t *testing.T) {
 			"install one", "install one")
 		equal(t, "reports", rows.wrote(), "Running away", "Running ")
 	})
+}
+
+// A change of size is followed until the Pods have it, also of an instance that runs.
+func TestASizeIsReportedOnceThePodsHaveIt(t *testing.T) {
+	sized := func(rows *instanceRows, target *installedEngine) {
+		rows.want(mirror.InstanceRunning, "one")
+		target.mu.Lock()
+		target.outcomes = []any{"Pod 0 has not ended", "Pod 1 is pending"}
+		target.mu.Unlock()
+		time.Sleep(11 * time.Second)
+		equal(t, "reports", rows.wrote(), "Running Pod 0 has not ended", "Running Pod 1 is pending",
+			"size 2 shards", "Running ")
+		target.did()
+		time.Sleep(4 * time.Minute)
+		equal(t, "steps at rest", target.did())
+	}
+	installingSized(t, &fleet.InstanceSize{Shards: 2}, sized)
 }
 
 func TestARefusedInstanceWaitsForAPerson(t *testing.T) {

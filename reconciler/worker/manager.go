@@ -149,7 +149,8 @@ func (m *Manager) end(name fleet.EngineName, r *run) {
 }
 
 func sameInstance(a, b fleet.EngineSpec) bool {
-	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection) &&
+	return reflect.DeepEqual(a.ArgoCD, b.ArgoCD) &&
+		reflect.DeepEqual(a.Connection, b.Connection) &&
 		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) && // the preflight depends on it
 		slices.Equal(a.ApplicationNamespaces, b.ApplicationNamespaces) &&
 		reflect.DeepEqual(a.Metrics, b.Metrics) &&

@@ -83,7 +83,7 @@ func (p *prober) probe(ctx context.Context, target engine.Prober) error {
 	p.mu.Unlock()
 	switch {
 	case open:
-		answered, err := target.Probed(ctx)
+		left, err := target.Probed(ctx)
 		if errors.Is(err, engine.ErrNoProbe) && p.lease.Valid() {
 			ctx, end := p.lease.Writing(ctx)
 			defer end()
@@ -92,7 +92,10 @@ func (p *prober) probe(ctx context.Context, target engine.Prober) error {
 		if err != nil {
 			return err
 		}
-		if !answered {
+		if left != "" {
+			p.mu.Lock()
+			p.work.Unanswered(left)
+			p.mu.Unlock()
 			return p.askAgain(ctx, target)
 		}
 		p.mu.Lock()

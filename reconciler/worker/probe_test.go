@@ -46,15 +46,17 @@ func (e *probedEngine) Health() error {
 	return e.away
 }
 
-func (e *probedEngine) Probed(context.Context) (bool, error) {
+func (e *probedEngine) Probed(context.Context) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.deleted {
 		e.deleted = false
-		return false, engine.ErrNoProbe
+		return "", engine.ErrNoProbe
 	}
-	e.open = e.open && e.stuck
-	return !e.open, nil
+	if e.open = e.open && e.stuck; e.open {
+		return "Application " + engine.ProbeName, nil
+	}
+	return "", nil
 }
 
 // A controller that has failed to write its answer gets the request again before it counts as

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -27,7 +29,7 @@ const poolFile = "fleet/pools/burst.yaml"
 // A pool makes a second real Argo CD when an environment waits for an engine, and drains and
 // removes it when its load is low. No object of a workload is created or deleted meanwhile.
 func TestAPoolGrowsAndShrinksWithItsLoad(t *testing.T) {
-	poolOf{environments: 3, applications: 6, capacity: 4, instances: 2}.run(t)
+	poolOf{environments: 3, applications: 6, capacity: 4, instances: 2, sizes: true}.run(t)
 }
 
 // The same with many Applications and three engines.
@@ -39,9 +41,21 @@ func TestAPoolGrowsToThreeEnginesUnderManyApplications(t *testing.T) {
 	poolOf{environments: 12, applications: n, capacity: n * 5 / 12, instances: 3}.run(t)
 }
 
-type poolOf struct{ environments, applications, capacity, instances int }
+// sizes makes an instance get a second application-controller before the pool makes another
+// instance.
+type poolOf struct {
+	environments, applications, capacity, instances int
+	sizes                                           bool
+}
 
 func (p poolOf) file(capacity, most int) string {
+	sizes := ""
+	if p.sizes {
+		sizes = `
+    sizes:
+      - {name: small, capacity: {applications: 2, environments: 100}}
+      - {name: large, shards: 2, repoServer: {memory: 256Mi}}`
+	}
 	return fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: EnginePool
 metadata: {name: burst}
@@ -49,7 +63,7 @@ spec:
   template:
     region: burst
     labels: {tier: shared}
-    capacity: {applications: %d, environments: 100}
+    capacity: {applications: %d, environments: 100}%s
   clusters: [{name: us, kubeconfigRef: {name: engine-us-1}}]
   min: 1
   max: %d
@@ -57,7 +71,7 @@ spec:
   grow: {after: 3s}
   shrink: {below: 60, after: 10s}
   cooldown: 1s
-`, capacity, most)
+`, capacity, sizes, most)
 }
 
 func (p poolOf) run(t *testing.T) {
@@ -124,6 +138,13 @@ func (p poolOf) run(t *testing.T) {
 	t.Logf("%d Applications are Healthy after %s", p.applications,
 		time.Since(began).Round(time.Second))
 	t.Log(f.must(t, "get", "pools", "-o", "wide"))
+	if p.sizes {
+		f.instanceHas(t, 1, "large", 2)
+		f.awaitsHealthy(t, ids...)
+		t.Logf("an instance has grown in itself %s after the load",
+			time.Since(began).Round(time.Second))
+		t.Log(f.must(t, "describe", "pool", "burst"))
+	}
 	if p.instances == 2 {
 		f.must(t, "pools", "pause", "burst", "--reason", "lunch")
 	}
@@ -145,6 +166,10 @@ func (p poolOf) run(t *testing.T) {
 	}
 	f.poolHas(t, 1)
 	t.Logf("the pool has shrunk to 1 instance after %s", time.Since(began).Round(time.Second))
+	if p.sizes {
+		f.instanceHas(t, 1, "small", 1)
+		t.Logf("it is small again after %s", time.Since(began).Round(time.Second))
+	}
 	f.awaitsHealthy(t, ids...)
 	if now := f.workloadsIn(t, "eu-1", namespaces...); !slices.Equal(kept, now) {
 		t.Error("the workloads have changed")
@@ -212,6 +237,33 @@ func (f *system) poolHas(t *testing.T, n int) {
 	}
 }
 
+// instanceHas waits until an instance of the pool has a size and so many application-controllers,
+// which answer their probes.
+func (f *system) instanceHas(t *testing.T, n int, size string, shards int) {
+	t.Helper()
+	name := string(fleet.InstanceName("burst", n))
+	eventuallyLong(t, name+" is "+size, func() string {
+		p := f.pool(t)
+		for _, m := range p.Instances {
+			if m.Number == n && m.Size != size {
+				return fmt.Sprintf("%+v", p)
+			}
+		}
+		s, err := f.Place("us-1").Cluster.Client().AppsV1().StatefulSets(fleet.InstanceNamespace(
+			"burst", n)).Get(t.Context(), ringController, metav1.GetOptions{})
+		if err != nil || int(s.Status.ReadyReplicas) != shards ||
+			int(s.Status.UpdatedReplicas) != shards {
+			return fmt.Sprintf("%+v, %v", s.Status, err)
+		}
+		for _, e := range list[view.Engine](t, f, "engines") {
+			if string(e.Name) == name && (e.Work == nil || e.Work.State != mirror.Working) {
+				return fmt.Sprintf("%s: %+v", name, e.Work)
+			}
+		}
+		return ""
+	})
+}
+
 // runInstances starts a real Argo CD for each instance of a pool whose Pods a kubelet would start,
 // and ends it when its StatefulSet is gone.
 func runInstances(t *testing.T, cluster *stack.Cluster, pool string, most int) {
@@ -233,6 +285,7 @@ func runInstances(t *testing.T, cluster *stack.Cluster, pool string, most int) {
 func runInstance(ctx context.Context, t *testing.T, cluster *stack.Cluster, pool string, n int) {
 	namespace := fleet.InstanceNamespace(pool, n)
 	var running *stack.ArgoCD
+	has := 0 // application-controllers
 	end := func() {
 		if running != nil {
 			if err := running.Stop(); err != nil {
@@ -248,19 +301,47 @@ func runInstance(ctx context.Context, t *testing.T, cluster *stack.Cluster, pool
 			return
 		case <-tick.C:
 		}
-		pod, err := cluster.Client().CoreV1().Pods(namespace).Get(ctx, ringController+"-0",
-			metav1.GetOptions{})
+		shards, err := readyShards(ctx, cluster, namespace)
 		switch {
-		case apierrors.IsNotFound(err):
+		case err != nil:
+		case shards == 0:
 			end()
-		case err != nil || pod.Status.Phase != corev1.PodRunning || running != nil:
-		default:
+		case running == nil:
+			has = shards
 			running, err = stack.StartArgoCD(ctx, stack.ArgoOptions{Cluster: cluster,
-				Version: "3.5", Namespace: namespace,
+				Version: "3.5", Namespace: namespace, Shards: shards,
 				InstallationID: string(fleet.InstanceName(pool, n)), Refresh: 3 * time.Second})
-			if err != nil && ctx.Err() == nil {
-				t.Error(err)
+		case has != shards:
+			has = shards
+			err = running.Reshard(ctx, shards)
+		}
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+}
+
+// readyShards returns how many application-controllers run, once all of them do; 0 if none does.
+func readyShards(ctx context.Context, cluster *stack.Cluster, namespace string) (int, error) {
+	pods, err := cluster.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/name=" + ringController})
+	if err != nil {
+		return 0, err
+	}
+	want := 1
+	for _, p := range pods.Items {
+		if p.Status.Phase != corev1.PodRunning {
+			return 0, nil
+		}
+		for _, e := range p.Spec.Containers[0].Env {
+			if n, err := strconv.Atoi(e.Value); err == nil &&
+				e.Name == "ARGOCD_CONTROLLER_REPLICAS" {
+				want = n
 			}
 		}
 	}
+	if len(pods.Items) < want {
+		return 0, nil
+	}
+	return want, nil
 }

@@ -58,6 +58,8 @@ type ArgoOptions struct {
 	ApplicationSetController bool
 	// ControllerEnv are further variables of the application-controller, as NAME=value.
 	ControllerEnv []string
+	// Shards is the number of application-controllers, which divide the clusters; 0 is one.
+	Shards int
 	// Via is between its processes and the API server; nil: nothing is.
 	Via *Proxy
 	// Plugin is the file plugin.yaml of a config management plugin that runs beside the
@@ -83,9 +85,10 @@ type ArgoCD struct {
 	Kubeconfig string
 	// The processes, to measure, kill and look at; Start brings them back.
 	Redis, RepoServer, Controller *Process
-	Plugin                        *Process // nil without ArgoOptions.Plugin
-	SetController                 *Process // nil without ArgoOptions.ApplicationSetController
-	Notifications                 *Process // nil without ArgoOptions.Notifications
+	Shards                        []*Process // further application-controllers
+	Plugin                        *Process   // nil without ArgoOptions.Plugin
+	SetController                 *Process   // nil without ArgoOptions.ApplicationSetController
+	Notifications                 *Process   // nil without ArgoOptions.Notifications
 
 	options  ArgoOptions
 	folder   folder
@@ -96,6 +99,7 @@ type ArgoCD struct {
 	ports    struct {
 		redis, repo, repoMetrics, controllerMetrics, setMetrics, setProbe, setWebhook,
 		notifications int
+		shards []int // metrics
 	}
 }
 
@@ -270,23 +274,58 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
-	return a.ensure(ctx, &a.Controller, "application-controller", a.binary, []string{
-		"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
-		"--repo-server", address(a.ports.repo), "--repo-server-plaintext", "--redis",
-		address(a.ports.redis),
-		// on every interface: it has no option for the address
-		"--metrics-port", port(a.ports.controllerMetrics),
-		"--app-resync", seconds, "--app-resync-jitter", "0", "--repo-error-grace-period-seconds",
-		seconds,
-	}, health(a.ports.controllerMetrics))
+	controller := func(p **Process, shard, metrics int) error {
+		seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
+		name := controllerProcess
+		if shard > 0 {
+			name += "-" + strconv.Itoa(shard)
+		}
+		return a.ensure(ctx, p, name, a.binary, []string{
+			"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
+			"--repo-server", address(a.ports.repo), "--repo-server-plaintext", "--redis",
+			address(a.ports.redis),
+			// on every interface: it has no option for the address
+			"--metrics-port", port(metrics),
+			"--app-resync", seconds, "--app-resync-jitter", "0",
+			"--repo-error-grace-period-seconds", seconds,
+		}, health(metrics))
+	}
+	for shard := 1; shard < a.options.Shards; shard++ {
+		if shard > len(a.Shards) {
+			metrics, err := freePort()
+			if err != nil {
+				return err
+			}
+			a.Shards, a.ports.shards = append(a.Shards, nil), append(a.ports.shards, metrics)
+		}
+		if err := controller(&a.Shards[shard-1], shard, a.ports.shards[shard-1]); err != nil {
+			return err
+		}
+	}
+	return controller(&a.Controller, 0, a.ports.controllerMetrics)
 }
+
+// Reshard ends the application-controllers, and starts another number of them.
+func (a *ArgoCD) Reshard(ctx context.Context, shards int) error {
+	a.stopControllers()
+	a.options.Shards = shards
+	return a.Start(ctx)
+}
+
+func (a *ArgoCD) stopControllers() {
+	a.Controller.Stop()
+	for _, p := range a.Shards {
+		p.Stop()
+	}
+}
+
+const controllerProcess = "application-controller"
 
 // Switch ends the controller and the repo-server, and starts those of another one of ArgoVersions
 // with the same ports and folders. It changes no object of the cluster: an empty version starts
 // none, like Pods that do not begin.
 func (a *ArgoCD) Switch(ctx context.Context, version string) error {
-	a.Controller.Stop()
+	a.stopControllers()
 	a.RepoServer.Stop()
 	if version == "" {
 		return nil
@@ -349,8 +388,17 @@ func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, arg
 	return (*p).Await(ctx, ready)
 }
 
+// cutShard divides the name of the process of an application-controller.
+func cutShard(process string) (component, shard string) {
+	if shard, ok := strings.CutPrefix(process, controllerProcess+"-"); ok {
+		return controllerProcess, shard
+	}
+	return process, "0"
+}
+
 // environment is all that a component sees: nothing of the machine's own.
 func (a *ArgoCD) environment(component string) (all []string) {
+	component, shard := cutShard(component)
 	in := func(name string) string { return filepath.Join(a.Dir, name) }
 	all = []string{
 		"PATH=" + in("bin") + ":" + os.Getenv("PATH"),
@@ -364,7 +412,11 @@ func (a *ArgoCD) environment(component string) (all []string) {
 		"ARGOCD_PLUGINSOCKFILEPATH=" + a.sockets.path,
 		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(a.sockets.path, "ask"),
 	}
-	if component == "application-controller" {
+	if component == controllerProcess && a.options.Shards > 1 {
+		all = append(all, "ARGOCD_CONTROLLER_REPLICAS="+strconv.Itoa(a.options.Shards),
+			"ARGOCD_CONTROLLER_SHARD="+shard)
+	}
+	if component == controllerProcess {
 		defer func() { all = append(all, a.options.ControllerEnv...) }()
 		if further := a.options.ApplicationNamespaces; len(further) > 0 {
 			all = append(all, "ARGOCD_APPLICATION_NAMESPACES="+strings.Join(further, ","))
@@ -377,7 +429,7 @@ func (a *ArgoCD) environment(component string) (all []string) {
 	case "repo-server":
 		all = append(all, "ARGOCD_GIT_MODULES_ENABLED=false", "GIT_CONFIG_GLOBAL="+a.git,
 			"ARGOCD_REPO_SERVER_PARALLELISM_LIMIT=20")
-	case "application-controller":
+	case controllerProcess:
 		all = append(all, argosyengine.ControllerEnvironment...)
 	}
 	return all
@@ -391,7 +443,7 @@ func (a *ArgoCD) controllerKubeconfig() string {
 // the cluster stay there.
 func (a *ArgoCD) Stop() error {
 	a.SetController.Stop()
-	a.Controller.Stop()
+	a.stopControllers()
 	a.Notifications.Stop()
 	a.Plugin.Stop()
 	a.RepoServer.Stop()

@@ -306,7 +306,8 @@ func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
 	given, _ := a.namespaces(hello)
 	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace,
-		InstallationID: hello.ArgoCD.InstallationID, Managed: hello.ArgoCD.Managed},
+		InstallationID: hello.ArgoCD.InstallationID, Managed: hello.ArgoCD.Managed,
+		Size: hello.ArgoCD.Size},
 		Connection:  fleet.Connection{InCluster: true},
 		DedicatedTo: hello.DedicatedTo, ApplicationNamespaces: given,
 		Metrics: hello.Metrics.ThroughAPIServer()}

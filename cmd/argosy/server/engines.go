@@ -77,15 +77,20 @@ func (e engines) config(ctx context.Context, name fleet.EngineName,
 	return config, nil
 }
 
-// Installed reports whether Argosy has installed an Argo CD as the engine. It writes nothing.
+// Installed reports whether Argosy has installed an Argo CD as the engine, and its size. It writes
+// nothing.
 func (e engines) Installed(ctx context.Context, name fleet.EngineName,
-	spec fleet.EngineSpec) (bool, error) {
+	spec fleet.EngineSpec) (size string, is bool, err error) {
 	target, err := e.connect(ctx, name, spec, func(fleet.TenantName) bool { return true })
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	epoch, err := target.InstalledEpoch(ctx)
-	return epoch > 0, err
+	if err != nil || epoch == 0 {
+		return "", false, err
+	}
+	size, err = target.InstalledSize(ctx)
+	return size, err == nil, err
 }
 
 // Find reads what an engine holds, completely, and writes nothing: everything counts as stopped. It

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	argosyengine "argosy.dev/argosy/charts/argosy-engine"
+	"argosy.dev/argosy/fleet"
 )
 
 // Settings are what differs between the instances of one version.
@@ -20,6 +22,10 @@ type Settings struct {
 	// Base is the digest of the settings that the instance had when Argosy took it over: as long as
 	// they are the same, no Pod is replaced for them. "" without one.
 	Base string
+	// Size is what the components have; nil: others set their resources.
+	Size *fleet.InstanceSize
+	// Shards are the application-controllers; 0: others set their number.
+	Shards int
 }
 
 // Stages are the objects of an instance in the order in which they are applied.
@@ -34,6 +40,9 @@ const (
 	gitConfigMap = "argosy-git"
 	gitMount     = "/app/config/argosy-git"
 	parameters   = "argocd-cmd-params-cm"
+
+	controllerName = "argocd-application-controller"
+	envShards      = "ARGOCD_CONTROLLER_REPLICAS"
 )
 
 // Marks on the objects.
@@ -75,8 +84,8 @@ func (s Settings) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Stages lays the settings over the manifests. It leaves out the number of replicas, which a person
-// or a fence sets, and all other fields that Argo CD does not publish.
+// Stages lays the settings over the manifests. It leaves out the number of replicas, which a
+// person, a fence or Target.scale sets, and all other fields that Argo CD does not publish.
 func (m *Manifests) Stages(s Settings) (out Stages, err error) {
 	for _, published := range m.objects {
 		o := published.DeepCopy()
@@ -158,11 +167,20 @@ func (s Settings) overlay(o *unstructured.Unstructured) error {
 		switch o.GetName() {
 		case "argocd-application-controller":
 			// the actor that sets the replicas owns the number of shards
-			setEnv(c, "ARGOCD_CONTROLLER_REPLICAS", "")
+			setEnv(c, envShards, "")
+			if s.Shards > 1 {
+				setEnv(c, envShards, strconv.Itoa(s.Shards))
+			}
+			if s.Size != nil {
+				setResources(c, s.Size.ApplicationController)
+			}
 			for _, limit := range limits {
 				setEnv(c, limit.name, limit.value)
 			}
 		case "argocd-repo-server":
+			if s.Size != nil {
+				setResources(c, s.Size.RepoServer)
+			}
 			setEnv(c, "GIT_CONFIG_GLOBAL", gitMount+"/gitconfig")
 			add(c, "volumeMounts", map[string]any{"name": gitConfigMap, "mountPath": gitMount,
 				"readOnly": true})
@@ -191,6 +209,21 @@ func setEnv(container map[string]any, name, value string) {
 		list = append(list, map[string]any{"name": name, "value": value})
 	}
 	container["env"] = list
+}
+
+// setResources sets the requests of a container, and the limit of its memory: without a limit of
+// CPU, a process that has more to do takes what its node has left.
+func setResources(container map[string]any, r fleet.Resources) {
+	requests, limits := map[string]any{}, map[string]any{}
+	if r.CPU != "" {
+		requests["cpu"] = string(r.CPU)
+	}
+	if r.Memory != "" {
+		requests["memory"], limits["memory"] = string(r.Memory), string(r.Memory)
+	}
+	if len(requests) > 0 {
+		container["resources"] = map[string]any{"requests": requests, "limits": limits}
+	}
 }
 
 // git are the settings with which the repo-server's Git rejects what would change a source.

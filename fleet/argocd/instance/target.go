@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // Errors that a person has to fix.
@@ -82,8 +84,9 @@ func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 // Order is the version that an instance is to have.
 type Order struct {
 	Manifests *Manifests
-	Digest    string // of the manifests
-	Epoch     int64  // of the writer
+	Digest    string              // of the manifests
+	Size      *fleet.InstanceSize // nil: others set the resources and the number of shards
+	Epoch     int64               // of the writer
 }
 
 // Result is what a step has found.
@@ -105,7 +108,15 @@ const (
 	keyEpoch   = "epoch"
 	keyBase    = "settings"
 	keyObjects = "objects"
+	keySize    = "size"   // of the instance, as text; without one, Argosy has set none
+	keyShards  = "shards" // set by Argosy
 )
+
+// Size returns the size that was applied last, as text; "" if Argosy has set none.
+func (t *Target) Size(ctx context.Context) (string, error) {
+	inv, err := t.inventory(ctx)
+	return inv.data[keySize], err
+}
 
 // Version returns the version and the digest that were applied last; "" without an inventory.
 func (t *Target) Version(ctx context.Context) (version, digest string, err error) {
@@ -134,7 +145,9 @@ func (t *Target) Apply(ctx context.Context, o Order) (r Result, err error) {
 	if epoch, _ := strconv.ParseInt(inv.data[keyEpoch], 10, 64); epoch > o.Epoch {
 		return r, fmt.Errorf("%w: epoch %d is before %d", ErrSuperseded, o.Epoch, epoch)
 	}
-	settings := Settings{Namespace: t.namespace, InstallationID: t.id, Base: inv.data[keyBase]}
+	shards := shardsOf(o, inv)
+	settings := Settings{Namespace: t.namespace, InstallationID: t.id, Base: inv.data[keyBase],
+		Size: o.Size, Shards: shards}
 	if inv.version == "" {
 		if settings.Base, err = t.base(ctx, settings); err != nil {
 			return r, err
@@ -154,12 +167,22 @@ func (t *Target) Apply(ctx context.Context, o Order) (r Result, err error) {
 		if err != nil {
 			return err
 		}
-		return t.record(ctx, &inv, map[string]string{keyVersion: o.Manifests.Version,
-			keyDigest: o.Digest, keyEpoch: strconv.FormatInt(o.Epoch, 10),
-			keyBase: settings.Base, keyObjects: string(text)})
+		data := map[string]string{keyVersion: o.Manifests.Version, keyDigest: o.Digest,
+			keyEpoch: strconv.FormatInt(o.Epoch, 10), keyBase: settings.Base,
+			keyObjects: string(text)}
+		if o.Size != nil {
+			data[keySize] = o.Size.String()
+		}
+		if shards > 0 {
+			data[keyShards] = strconv.Itoa(shards)
+		}
+		return t.record(ctx, &inv, data)
 	}
 	// recorded before the first object is written: no object is forgotten
 	if err := record(union(before, now)); err != nil {
+		return r, err
+	}
+	if r.Waits, err = t.end(ctx, shards); err != nil || r.Waits != "" {
 		return r, err
 	}
 	if err := t.apply(ctx, stages, &r); err != nil {
@@ -175,8 +198,14 @@ func (t *Target) Apply(ctx context.Context, o Order) (r Result, err error) {
 	if err := record(now); err != nil {
 		return r, err
 	}
-	r.Waits, err = t.waits(ctx, stages.Objects)
-	return r, err
+	if r.Waits, err = t.scale(ctx, shards); err != nil || r.Waits != "" {
+		return r, err
+	}
+	if r.Waits, err = t.waits(ctx, stages.Objects); err != nil || r.Waits != "" || o.Size != nil {
+		return r, err
+	}
+	shards = 0 // it has one: others may set the number again
+	return r, record(now)
 }
 
 func (t *Target) apply(ctx context.Context, s Stages, r *Result) error {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/test/stack"
 )
@@ -44,6 +45,7 @@ type lab struct {
 	namespace string
 	open      bool // the gate
 	epoch     int64
+	size      *fleet.InstanceSize
 	target    *instance.Target
 }
 
@@ -71,7 +73,8 @@ func (l *lab) gate() error {
 func (l *lab) step(minor string) (instance.Result, error) {
 	l.Helper()
 	m, digest := published(l.T, minor)
-	return l.target.Apply(l.Context(), instance.Order{Manifests: m, Digest: digest, Epoch: l.epoch})
+	return l.target.Apply(l.Context(), instance.Order{Manifests: m, Digest: digest, Size: l.size,
+		Epoch: l.epoch})
 }
 
 // settle takes steps until the Pods are ready. It returns the changed objects.
