@@ -79,22 +79,28 @@ func (s *Work) ShadowTasks(ctx context.Context, lease mirror.Lease, digest, basi
 	if err != nil {
 		return nil, err
 	}
-	scan := func(row pgx.CollectableRow) (t mirror.ShadowTask, err error) {
-		err = row.Scan(&t.Name, &t.Tenant, &t.Environment, &t.Deployment, &t.Inputs)
-		return t, err
-	}
-	tasks, err := collect(ctx, s.database, scan, `
-		SELECT t.name, t.tenant, t.environment, t.deployment, t.inputs FROM (
-			SELECT d.name, d.tenant, d.environment, d.deployment, md5(d.hash || ' ' || coalesce(s.synced_revision, '') || ' ' || $3) AS inputs
-			`+fromRows+`WHERE d.engine = $1 AND d.kind = 'Application' AND NOT d.absent AND d.name > $4) t
-		LEFT JOIN shadow_differences x ON x.engine = $1 AND x.application = t.name
-		WHERE x.engine IS NULL OR x.digest <> $2 OR x.inputs <> t.inputs OR x.unrendered <> '' OR x.error <> ''
-		ORDER BY t.name LIMIT $5`, string(engine), digest, basis, after, limit)
+	tasks, err := collect(ctx, s.database, scanShadowTask, sqlShadowTasks, string(engine), digest,
+		basis, after, limit)
 	return tasks, wrap(err, "Applications of engine %s", engine)
 }
 
-// RecordShadow records comparisons. A shadow that has ended, or that has another digest by now,
-// records none. mirror.ErrFenced when the lease has passed on.
+const sqlShadowTasks = `
+	SELECT t.name, t.tenant, t.environment, t.deployment, t.inputs FROM (
+		SELECT d.name, d.tenant, d.environment, d.deployment, md5(d.hash || ' ' || coalesce(s.synced_revision, '') || ' ' || $3) AS inputs
+		` + fromRows + `WHERE d.engine = $1 AND d.kind = 'Application' AND NOT d.absent AND d.name > $4) t
+	LEFT JOIN shadow_differences x ON x.engine = $1 AND x.application = t.name
+	WHERE x.engine IS NULL OR x.digest <> $2 OR x.inputs <> t.inputs OR x.unrendered <> '' OR x.error <> ''
+	ORDER BY t.name LIMIT $5`
+
+func scanShadowTask(row pgx.CollectableRow) (t mirror.ShadowTask, err error) {
+	err = row.Scan(&t.Name, &t.Tenant, &t.Environment, &t.Deployment, &t.Inputs)
+	return t, err
+}
+
+// RecordShadow records comparisons of Applications of the lease's engine. Of a result, the name
+// alone identifies the Application: everything else of it is that of its row, and a result without
+// a row is not recorded. A shadow that has ended, or that has another digest by now, records none.
+// mirror.ErrFenced when the lease has passed on.
 func (s *Work) RecordShadow(ctx context.Context, lease mirror.Lease, digest string,
 	results []mirror.ShadowResult) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
@@ -113,24 +119,30 @@ func (s *Work) RecordShadow(ctx context.Context, lease mirror.Lease, digest stri
 			b.Queue(`
 				INSERT INTO shadow_differences AS x (engine, application, ring, version, digest, tenant, tenant_uid, environment, deployment, inputs,
 					revision, unrendered, error, hash, resources, more_resources)
-				SELECT $1, $3, w.ring, w.version, $2, $4, live_tenant($4), $5, $6, $7, $8, $9, $10, $11, $12::jsonb, $13
-				FROM shadows w WHERE w.engine = $1 AND w.digest = $2 AND `+sqlActive+`
+				SELECT $1, d.name, w.ring, w.version, $2, d.tenant, live_tenant(d.tenant), d.environment, d.deployment, $4, $5, $6, $7, $8, $9::jsonb, $10
+				FROM shadows w JOIN desired d ON d.engine = w.engine AND d.kind = 'Application' AND d.name = $3 AND NOT d.absent
+				WHERE w.engine = $1 AND w.digest = $2 AND `+sqlActive+`
 				ON CONFLICT (engine, application) DO UPDATE SET ring = excluded.ring, version = excluded.version, digest = excluded.digest,
 					tenant = excluded.tenant, tenant_uid = excluded.tenant_uid, environment = excluded.environment, deployment = excluded.deployment,
 					inputs = excluded.inputs, revision = excluded.revision, unrendered = excluded.unrendered, error = excluded.error,
 					hash = excluded.hash, resources = excluded.resources, more_resources = excluded.more_resources,
 					found_at = CASE WHEN x.hash = excluded.hash THEN x.found_at ELSE now() END,
 					approved_hash = CASE WHEN x.tenant_uid IS NOT DISTINCT FROM excluded.tenant_uid THEN x.approved_hash ELSE '' END`,
-				string(engine), digest, r.Name, string(r.Tenant), string(r.Environment),
-				string(r.Deployment), r.Inputs, text(r.Revision), message(r.Unrendered),
-				message(r.Error), r.Hash, string(resources), r.MoreResources)
+				string(engine), digest, text(r.Name), r.Inputs, text(r.Revision),
+				message(r.Unrendered), message(r.Error), r.Hash, string(resources),
+				r.MoreResources)
 		}
 	})
 	return wrap(err, "shadow of engine %s", engine)
 }
 
+// sqlUncompared counts the wanted Applications of engine $1 without a comparison with digest $2.
+const sqlUncompared = `SELECT count(*) AS n FROM desired d WHERE d.engine = $1 AND d.kind = 'Application' AND NOT d.absent
+	AND NOT EXISTS (SELECT FROM shadow_differences x WHERE x.engine = $1 AND x.application = d.name AND x.digest = $2)`
+
 // ReportShadow records how far the shadow with a digest has come. Compared means that no task is
-// left: it forgets Applications that the engine does not have any more. mirror.ErrFenced when the
+// left: it forgets Applications that the engine does not have any more. While an Application has no
+// comparison, a shadow is not Compared, whatever the worker reports. mirror.ErrFenced when the
 // lease has passed on.
 func (s *Work) ReportShadow(ctx context.Context, lease mirror.Lease, digest string,
 	state mirror.ShadowState, why string) error {
@@ -145,19 +157,23 @@ func (s *Work) ReportShadow(ctx context.Context, lease mirror.Lease, digest stri
 				WHERE d.engine = $1 AND d.kind = 'Application' AND d.name = x.application AND NOT d.absent)`, string(engine))
 			b.Queue(`UPDATE shadows w SET compared_at = now(), (applications, unrendered) =
 				(SELECT count(*), count(*) FILTER (WHERE x.unrendered <> '') FROM shadow_differences x WHERE x.engine = $1 AND x.digest = $2)
-				WHERE w.engine = $1 AND w.digest = $2 AND `+sqlActive, string(engine), digest)
+				WHERE w.engine = $1 AND w.digest = $2 AND (`+sqlUncompared+`) = 0 AND `+sqlActive, string(engine), digest)
 		}
 		allowed := sqlActive
 		if state == mirror.ShadowEnded {
 			allowed = `w.state = 'Ending'`
 		}
 		b.Queue(`
-			WITH changed AS (
-				UPDATE shadows w SET state = $3, message = $4, since = CASE WHEN w.state = $3 THEN w.since ELSE now() END
-				FROM shadows was WHERE was.engine = w.engine AND w.engine = $1 AND w.digest = $2 AND `+allowed+`
-					AND (w.state, w.message) <> ($3, $4)
-				RETURNING w.engine, w.version, was.state <> $3 AS news)
-			SELECT new_event('engine', '', engine, 'Rendering with Argo CD ' || version || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
+			WITH report AS (
+				SELECT CASE WHEN n = 0 THEN $3 ELSE 'Rendering' END AS state,
+					CASE WHEN n = 0 THEN $4 ELSE n || ' Applications are not compared yet' END AS message
+				FROM (SELECT CASE WHEN $3 = 'Compared' THEN (`+sqlUncompared+`) ELSE 0 END AS n) uncompared),
+			changed AS (
+				UPDATE shadows w SET state = r.state, message = r.message, since = CASE WHEN w.state = r.state THEN w.since ELSE now() END
+				FROM shadows was, report r WHERE was.engine = w.engine AND w.engine = $1 AND w.digest = $2 AND `+allowed+`
+					AND (w.state, w.message) <> (r.state, r.message)
+				RETURNING w.engine, w.version, w.state, w.message, was.state <> r.state AS news)
+			SELECT new_event('engine', '', engine, 'Rendering with Argo CD ' || version || ': ' || state || coalesce(nullif(': ' || message, ': '), ''))
 			FROM changed WHERE news`, string(engine), digest, string(state), message(why))
 	})
 	return wrap(err, "shadow of engine %s", engine)

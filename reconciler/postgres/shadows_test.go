@@ -204,3 +204,30 @@ func TestAnApprovalCountsForExactlyItsDifference(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// A worker that reports a complete comparison too early, or results of other Applications, changes
+// nothing: the ring waits.
+func TestAShadowIsComparedOnceEveryApplicationIs(t *testing.T) {
+	t.Parallel()
+	s := newShadow(t)
+	s.begin("new")
+	tasks := s.tasks("new", "1", "")
+	lying := tasks[0]
+	lying.Tenant, lying.Environment, lying.Deployment = "globex", "other", "other"
+	s.record("new", mirror.ShadowResult{ShadowTask: lying, Hash: oneHash, Error: "no"},
+		mirror.ShadowResult{ShadowTask: mirror.ShadowTask{Name: "none", Tenant: "acme"},
+			Hash: oneHash, Error: "no"})
+	if d := s.differences(view.Scope{}); len(d) != 1 || d[0].Tenant != "acme" ||
+		d[0].Environment != "prod" || d[0].Application != tasks[0].Name {
+		t.Errorf("recorded %+v", d)
+	}
+	if w := s.fact(); w.State != mirror.ShadowRendering || w.ComparedAt != nil ||
+		w.Message != "1 Applications are not compared yet" {
+		t.Errorf("%+v", w)
+	}
+	s.record("new", mirror.ShadowResult{ShadowTask: tasks[1]})
+	if w := s.fact(); w.State != mirror.ShadowCompared || w.ComparedAt == nil ||
+		w.Applications != 2 || w.Message != "" {
+		t.Errorf("%+v", w)
+	}
+}
