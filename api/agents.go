@@ -359,7 +359,7 @@ func protocol() []protocolRequest {
 		{method: http.MethodGet, path: agent.PathStream, id: "agent-stream",
 			outType: "text/event-stream", status: http.StatusOK,
 			summary: "Changes after the cursor in Last-Event-ID, as they happen: hello, " +
-				"rows, again, syncs, stops, moves, instance, bye"},
+				"rows, again, syncs, stops, moves, instance, shadow, bye"},
 		{method: http.MethodPost, path: agent.PathStatus, id: "agent-status",
 			in: reflect.TypeFor[agent.Report](), status: http.StatusNoContent,
 			summary: "Applied rows and the cluster's status, numbered; at most " +
@@ -370,6 +370,11 @@ func protocol() []protocolRequest {
 			out: reflect.TypeFor[agent.Manifests](), status: http.StatusOK,
 			summary: "The manifests of the version of Argo CD that the agent's engine is to " +
 				"have: JSON of content by path, compressed by gzip"},
+		{method: http.MethodPost, path: agent.PathComparisons, id: "agent-comparisons",
+			in:  reflect.TypeFor[agent.ComparisonsRequest](),
+			out: reflect.TypeFor[agent.ComparisonTasks](), status: http.StatusOK,
+			summary: "The next Applications of the agent's engine to compare under the next " +
+				"version of its Argo CD, at most " + strconv.Itoa(agent.MaxTasks)},
 		{method: http.MethodGet, path: agent.PathProbe, id: "agent-probe", open: true,
 			outType: "text/event-stream", status: http.StatusOK,
 			summary: "A stream of " + agent.ProbeGap.String() +

@@ -8,6 +8,8 @@
 //	GET  /api/v1/cluster/self/applications         a snapshot: all rows, epoch, cursor, digest
 //	GET  /api/v1/cluster/self/applications/stream  changes after a cursor (text/event-stream)
 //	POST /api/v1/cluster/self/status               numbered reports: applied and observed state
+//	POST /api/v1/cluster/self/manifests            the files of a version of Argo CD
+//	POST /api/v1/cluster/self/comparisons          the next Applications to compare under it
 //	GET  /api/v1/cluster/probe                     a short stream that reveals buffering proxies
 //
 // Rules of this package:

@@ -19,6 +19,8 @@ const (
 	PathStatus   = "/api/v1/cluster/self/status"
 	// PathManifests returns the manifests of a version of Argo CD that the engine is to have.
 	PathManifests = "/api/v1/cluster/self/manifests"
+	// PathComparisons returns the next Applications to compare under the next Argo CD.
+	PathComparisons = "/api/v1/cluster/self/comparisons"
 )
 
 // Protocol is the newest protocol version that this program supports, and Oldest the oldest. An
@@ -26,12 +28,15 @@ const (
 // newer one as its own newest, because later versions only add fields. Session reads and writes the
 // headers, which are signed with the request.
 const (
-	Protocol = 3
+	Protocol = 4
 	Oldest   = 1
 	// ProtocolMoves is the first version whose agents carry out the steps of a move (ADR 0062).
 	ProtocolMoves = 2
 	// ProtocolInstall is the first version whose agents install the Argo CD beside them (ADR 0075).
 	ProtocolInstall = 3
+	// ProtocolShadow is the first version whose agents compare what the next Argo CD renders (ADR
+	// 0082).
+	ProtocolShadow = 4
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
 	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start
@@ -47,7 +52,10 @@ const (
 	MaxMessage  = 1 << 10   // bytes of one text field
 	MaxSnapshot = 256 << 20 // bytes of a snapshot
 	MaxPacked   = 8 << 20   // bytes of the response of PathManifests
-	MaxEvent    = 8 << 20   // bytes of one message of the stream
+	// bytes of one Comparison; an agent shortens a longer one
+	MaxComparison = 64 << 10
+	MaxTasks      = 50      // of a response of PathComparisons
+	MaxEvent      = 8 << 20 // bytes of one message of the stream
 	// between keep-alives on an idle stream; three missed ones end the stream
 	Heartbeat = 15 * time.Second
 )
@@ -156,7 +164,9 @@ const (
 	EventMoves    = "moves" // Moves: all Applications that move to or from the engine
 	// Instance, or null: the Argo CD that the engine is to have; null if it is not managed
 	EventInstance = "instance"
-	EventGoAway   = "bye" // GoAway; the last message
+	// Shadow, or null: the comparison under the next Argo CD; null if there is none
+	EventShadow = "shadow"
+	EventGoAway = "bye" // GoAway; the last message
 )
 
 // Hello opens a stream.
@@ -291,6 +301,57 @@ type InstanceReport struct {
 	Released bool `json:"released,omitempty"`
 }
 
+// Shadow is the comparison of the engine's Applications under the next version of its Argo CD (ADR
+// 0082). The agent renders beside its own Argo CD.
+type Shadow struct {
+	Version string             `json:"version"`
+	Digest  string             `json:"digest"` // of the version's manifests
+	State   mirror.ShadowState `json:"state"`  // as the hub knows it
+	Message string             `json:"message,omitempty"`
+}
+
+// ComparisonsRequest is the body of PathComparisons: the Applications by name after After whose
+// last comparison with the digest had other inputs. Basis identifies the settings of the agent's
+// Argo CD.
+type ComparisonsRequest struct {
+	Digest string `json:"digest"`
+	Basis  string `json:"basis"`
+	After  string `json:"after,omitempty"`
+}
+
+// ComparisonTasks is the response of PathComparisons.
+type ComparisonTasks struct {
+	Tasks []ComparisonTask `json:"tasks"`
+}
+
+// ComparisonTask is mirror.ShadowTask without what follows from the row.
+type ComparisonTask struct {
+	Name   string `json:"name"`
+	Inputs string `json:"inputs"` // the agent returns it
+}
+
+// Comparison is mirror.ShadowResult without what follows from the row. It counts only while the
+// digest is that of the engine's shadow, and for an Application of the engine.
+type Comparison struct {
+	Digest        string                      `json:"digest"`
+	Name          string                      `json:"name"`
+	Inputs        string                      `json:"inputs"`
+	Revision      string                      `json:"revision,omitempty"`
+	Unrendered    string                      `json:"unrendered,omitempty"`
+	Error         string                      `json:"error,omitempty"`
+	Hash          string                      `json:"hash,omitempty"`
+	Resources     []mirror.ResourceDifference `json:"resources,omitempty"`
+	MoreResources int                         `json:"moreResources,omitempty"`
+}
+
+// ShadowReport is how far the agent has come with a shadow. It counts only while the engine has
+// that shadow.
+type ShadowReport struct {
+	Digest  string             `json:"digest"`
+	State   mirror.ShadowState `json:"state"`
+	Message string             `json:"message,omitempty"`
+}
+
 // GoAway ends a stream with a reason.
 type GoAway struct {
 	Code    string `json:"code"`
@@ -348,7 +409,11 @@ type Report struct {
 	Moves    []MoveReport `json:"moves,omitempty"`
 	// of the Argo CD that the agent installs; at most one, as a list like the others
 	Instances []InstanceReport `json:"instances,omitempty"`
-	Status    *AgentStatus     `json:"standing,omitempty"`
+	// of Applications under the next Argo CD
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// at most one, as a list like the others; it follows the comparisons
+	Shadows []ShadowReport `json:"shadows,omitempty"`
+	Status  *AgentStatus   `json:"standing,omitempty"`
 	// own Applications of a cluster in autonomous mode
 	Own []mirror.OwnApplication `json:"own,omitempty"`
 	// this report completes the list of own Applications of this session: unlisted ones were

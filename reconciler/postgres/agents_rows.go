@@ -138,22 +138,48 @@ func (s *Agents) AgentMoves(ctx context.Context, engine fleet.EngineName) (regis
 	return moves, wrap(err, "moves for the agent of engine %s", engine)
 }
 
-// AgentInstance returns the Argo CD that the engine is to have; otherwise as AgentRows.
+// AgentInstance returns the Argo CD that the engine is to have, and its shadow; otherwise as
+// AgentRows.
 func (s *Agents) AgentInstance(ctx context.Context, engine fleet.EngineName) (registry.Instance,
 	error) {
 	var found registry.Instance
 	err := s.again(ctx, func() error {
 		return s.forAgent(ctx, engine, func(tx pgx.Tx, _ bool, _ int64) error {
 			return tx.QueryRow(ctx, `SELECT incarnation(), (SELECT `+sqlInstance+
-				` FROM instances i WHERE i.engine = $1)`, string(engine)).Scan(&found.Life,
-				&found.Wanted)
+				` FROM instances i WHERE i.engine = $1), (SELECT jsonb_build_object('version', w.version,
+					'digest', w.digest, 'state', w.state, 'message', w.message)
+					FROM shadows w WHERE w.engine = $1 AND w.state <> 'Ended')`, string(engine)).Scan(
+				&found.Life, &found.Wanted, &found.Shadow)
 		})
 	})
 	return found, wrap(err, "instance for the agent of engine %s", engine)
 }
 
-// AgentManifests returns the version of the manifests that the engine is to have, and their packed
-// files; mirror.ErrNotFound if it is to have others. Otherwise as AgentRows.
+// AgentShadowTasks is Work.ShadowTasks for the agent of an engine; mirror.ErrNotFound if its
+// Applications are not compared with the digest. Otherwise as AgentRows.
+func (s *Agents) AgentShadowTasks(ctx context.Context, engine fleet.EngineName, digest, basis,
+	after string, limit int) (tasks []mirror.ShadowTask, err error) {
+	err = s.again(ctx, func() error {
+		return s.forAgent(ctx, engine, func(tx pgx.Tx, _ bool, _ int64) error {
+			var compared bool
+			err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM shadows w WHERE w.engine = $1 AND w.digest = $2 AND `+
+				sqlActive+`)`, string(engine), text(digest)).Scan(&compared)
+			if err == nil && !compared {
+				err = mirror.ErrNotFound
+			}
+			if err != nil {
+				return err
+			}
+			tasks, err = read(ctx, tx, scanShadowTask, sqlShadowTasks, string(engine),
+				text(digest), text(basis), text(after), limit)
+			return err
+		})
+	})
+	return tasks, wrap(err, "comparisons for the agent of engine %s", engine)
+}
+
+// AgentManifests returns the version of the manifests that the engine or its shadow is to have, and
+// their packed files; mirror.ErrNotFound for others. Otherwise as AgentRows.
 func (s *Agents) AgentManifests(ctx context.Context, engine fleet.EngineName, digest string) (
 	version string, packed []byte, err error) {
 	err = s.again(ctx, func() error {
@@ -222,7 +248,8 @@ const (
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT from_engine AS engine FROM application_moves WHERE step <> 'Done'
 			UNION SELECT to_engine FROM application_moves WHERE step <> 'Done') c WHERE ` + sqlServed + `),
-		ARRAY(SELECT c.engine FROM (SELECT i.engine FROM instances i WHERE i.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes') c WHERE ` + sqlServed + `),
+		ARRAY(SELECT c.engine FROM (SELECT i.engine FROM instances i WHERE i.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes'
+			UNION SELECT w.engine FROM shadows w WHERE w.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes') c WHERE ` + sqlServed + `),
 		ARRAY(SELECT a.id FROM agents a WHERE a.ended_at IS NOT NULL AND a.ended_at > coalesce($2::timestamptz, now()) - interval '2 minutes'),
 		coalesce(g.ids, '{}'), coalesce(g.generations, '{}'), incarnation(), m.confirmed
 	FROM mirror m, (

@@ -46,10 +46,12 @@ func TestEveryTableHasAPolicyForAgents(t *testing.T) {
 			if secured && !walled {
 				t.Errorf("%s: no wall before agents", name)
 			}
-			// see TestAnAgentReadsTheMovesOfItsEngine and
-			// TestAnAgentReadsAndReportsTheInstanceOfItsEngine
+			// see TestAnAgentReadsTheMovesOfItsEngine,
+			// TestAnAgentReadsAndReportsTheInstanceOfItsEngine and
+			// TestAnAgentComparesTheApplicationsOfItsEngine
 			shown := slices.Contains([]string{"application_moves", "instances",
-				"ring_manifests"}, name) || slices.Contains(shownToAgents, name)
+				"ring_manifests", "shadows", "shadow_differences"}, name) ||
+				slices.Contains(shownToAgents, name)
 			if reads != shown || columns != shown ||
 				writes || shown && !walled {
 				t.Errorf("%s: an agent reads it %v (a column %v), writes it %v, wall %v", name,

@@ -18,7 +18,7 @@ const sqlInstance = `jsonb_build_object('engine', i.engine, 'ring', i.ring, 'sta
 	'unknownBefore', i.unknown_before, 'fresh', i.fresh, 'size', i.size, 'agentVersion', i.agent_version, 'agentDigest', i.agent_digest,
 	'goodAgentVersion', i.good_agent_version, 'goodAgentDigest', i.good_agent_digest)`
 
-// sqlShadowed is an instance i with its shadow, which an agent may not read.
+// sqlShadowed is an instance i with its shadow.
 const sqlShadowed = sqlInstance + ` || jsonb_build_object('shadow', (SELECT ` + sqlShadow + ` FROM shadows w WHERE w.engine = i.engine))`
 
 // sqlUnpassed: the gates of an instance i have not passed, see Instance.Passed.

@@ -23,7 +23,8 @@ import (
 // agentPaths are what agents ask. They are mounted beside the API, whose limits of body and time
 // are not theirs.
 var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot,
-	agent.PathStream, agent.PathStatus, agent.PathManifests, agent.PathProbe}
+	agent.PathStream, agent.PathStatus, agent.PathManifests, agent.PathComparisons,
+	agent.PathProbe}
 
 // errNoPublicURL names the setting that agents need.
 var errNoPublicURL = errors.New(

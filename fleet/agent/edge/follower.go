@@ -84,6 +84,7 @@ type Follower struct {
 	syncsRead        bool
 	moves            moves
 	instance         *agent.Instance // as the hub has sent it, with the state reported since
+	shadow           *agent.Shadow   // likewise
 	stops            []mirror.Stop
 	stopsRead        bool
 	ends             []mirror.StopEnd
@@ -335,6 +336,12 @@ func (f *Follower) handle(event Event) error {
 			return unreadable(event, err)
 		}
 		f.setInstance(instance)
+	case agent.EventShadow:
+		var shadow *agent.Shadow
+		if err := json.Unmarshal(event.Data, &shadow); err != nil {
+			return unreadable(event, err)
+		}
+		f.setShadow(shadow)
 	case agent.EventStops:
 		var stops []mirror.Stop
 		if err := json.Unmarshal(event.Data, &stops); err != nil {

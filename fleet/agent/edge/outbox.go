@@ -51,10 +51,12 @@ const (
 	listOwn
 	listMoves
 	listInstances
+	listComparisons
+	listShadows
 )
 
 var listNames = [...]string{"acks", "observed", "syncs", "own", "moves",
-	"instances"}
+	"instances", "comparisons", "shadows"}
 
 // list holds the pending items of one kind, oldest first, and the hashes of the last reported ones.
 type list struct {
@@ -181,6 +183,49 @@ func (o *Outbox) forgetInstance() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.lists[listInstances].lastReported, instanceKey)
+}
+
+// reportComparisons reports comparisons. The hub may have forgotten the same comparison since it
+// was reported last: its tasks decide what is compared again.
+func (o *Outbox) reportComparisons(all []agent.Comparison) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.lists[listComparisons].lastReported)
+	for _, c := range all {
+		o.put(listComparisons, c.Name, c, nil)
+	}
+}
+
+// shadowKey is the key of the only item of listShadows.
+const shadowKey = "shadow"
+
+// reportShadow reports how far the comparison has come. The hub records when the last one was
+// complete, so that the same state is reported again.
+func (o *Outbox) reportShadow(r agent.ShadowReport) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.Message = cut(r.Message)
+	delete(o.lists[listShadows].lastReported, shadowKey)
+	o.put(listShadows, shadowKey, r, nil)
+}
+
+// awaitAccepted waits until no item of a list is pending or in flight.
+func (o *Outbox) awaitAccepted(ctx context.Context, at int) error {
+	for {
+		o.mu.Lock()
+		waits := len(o.lists[at].pending) > 0 ||
+			o.inFlight != nil && len(o.inFlight.items[at]) > 0
+		changed := o.changed
+		o.mu.Unlock()
+		if !waits {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
 }
 
 // isOpen reports whether a session is open.
@@ -409,6 +454,7 @@ func (o *Outbox) finish(p *inFlight) {
 	if p.status != nil {
 		o.status.lastReported = string(p.status)
 	}
+	o.wake() // awaitAccepted
 }
 
 // notify calls Accepted without holding the lock.
@@ -436,7 +482,9 @@ type envelope struct {
 	OwnWhole bool              `json:"ownWhole,omitempty"`
 	Moves    []json.RawMessage `json:"moves,omitempty"`
 	// see agent.Report
-	Instances []json.RawMessage `json:"instances,omitempty"`
+	Instances   []json.RawMessage `json:"instances,omitempty"`
+	Comparisons []json.RawMessage `json:"comparisons,omitempty"`
+	Shadows     []json.RawMessage `json:"shadows,omitempty"`
 }
 
 // maxItemBytes leaves space for the fields of a report other than the items.
@@ -471,7 +519,8 @@ func (o *Outbox) next() (*inFlight, <-chan struct{}) {
 	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]),
 		Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
 		Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole,
-		Moves: raws(p.items[listMoves]), Instances: raws(p.items[listInstances])})
+		Moves: raws(p.items[listMoves]), Instances: raws(p.items[listInstances]),
+		Comparisons: raws(p.items[listComparisons]), Shadows: raws(p.items[listShadows])})
 	if err != nil {
 		return nil, o.changed // the raw values were encoded by the same package
 	}

@@ -46,7 +46,9 @@ type fakeStore struct {
 	lastStep mirror.ApplicationMove // as recorded last
 	wants    map[fleet.EngineName]*mirror.Instance
 	packed   map[string][]byte // manifests by digest
-	leaks    bool              // AgentMoves returns those of other engines
+	shadows  map[fleet.EngineName]*mirror.Shadow
+	compared []mirror.ShadowResult
+	leaks    bool // AgentMoves returns those of other engines
 
 	life      string // incarnation of the database
 	gitAway   bool   // nothing is confirmed
@@ -64,7 +66,7 @@ func newFakeStore() *fakeStore {
 		open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
 		ends: map[string]mirror.OperationState{}, life: "first",
 		lives: map[fleet.EngineName]string{}, wants: map[fleet.EngineName]*mirror.Instance{},
-		packed: map[string][]byte{}}
+		packed: map[string][]byte{}, shadows: map[fleet.EngineName]*mirror.Shadow{}}
 }
 
 func (f *fakeStore) parts() Store {
@@ -341,7 +343,56 @@ func (f *fakeStore) AgentInstance(ctx context.Context, engine fleet.EngineName) 
 	err := f.called(ctx, "AgentInstance")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return registry.Instance{Wanted: f.wants[engine], Life: f.life}, err
+	return registry.Instance{Wanted: f.wants[engine], Shadow: f.shadows[engine], Life: f.life}, err
+}
+
+func (f *fakeStore) AgentShadowTasks(ctx context.Context, engine fleet.EngineName, digest, _,
+	after string, limit int) (tasks []mirror.ShadowTask, err error) {
+	if err := f.called(ctx, "AgentShadowTasks"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w := f.shadows[engine]; w == nil || w.Digest != digest {
+		return nil, mirror.ErrNotFound
+	}
+	for _, r := range f.rows[engine] {
+		if r.Key.Name > after && len(tasks) < limit {
+			tasks = append(tasks, mirror.ShadowTask{Name: r.Key.Name, Tenant: r.Tenant,
+				Inputs: strings.Repeat("1", 32)})
+		}
+	}
+	return tasks, nil
+}
+
+func (f *fakeStore) RecordShadow(ctx context.Context, lease mirror.Lease, digest string,
+	results []mirror.ShadowResult) error {
+	if err := f.called(ctx, "RecordShadow"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	engine := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
+	if w := f.shadows[engine]; w != nil && w.Digest == digest {
+		f.compared = append(f.compared, results...)
+	}
+	return nil
+}
+
+func (f *fakeStore) ReportShadow(ctx context.Context, lease mirror.Lease, digest string,
+	state mirror.ShadowState, why string) error {
+	if err := f.called(ctx, "ReportShadow"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	engine := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
+	if w := f.shadows[engine]; w != nil && w.Digest == digest {
+		now := *w
+		now.State, now.Message = state, why
+		f.shadows[engine] = &now
+	}
+	return nil
 }
 
 func (f *fakeStore) AgentManifests(ctx context.Context, engine fleet.EngineName, digest string) (

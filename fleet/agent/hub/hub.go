@@ -146,6 +146,7 @@ func (h *Hub) Register(mux *http.ServeMux) {
 	h.handle(mux, get, agent.PathStream, h.stream)
 	h.handle(mux, post, agent.PathStatus, h.status)
 	h.handle(mux, post, agent.PathManifests, h.manifests)
+	h.handle(mux, post, agent.PathComparisons, h.comparisons)
 	probe := agent.Probe()
 	h.handle(mux, get, agent.PathProbe, func(w http.ResponseWriter, r *http.Request) error {
 		probe.ServeHTTP(w, r)

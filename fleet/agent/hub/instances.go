@@ -12,9 +12,9 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// sendInstance sends the Argo CD that the engine is to have, if it differs from the one sent last.
-// A database that went back in time may have an earlier one: nothing is sent before the config repo
-// has confirmed the rows.
+// sendInstance sends the Argo CD that the engine is to have, and its shadow, if they differ from
+// those sent last. A database that went back in time may have earlier ones: nothing is sent before
+// the config repo has confirmed the rows.
 func (s *stream) sendInstance() error {
 	if s.engine().OfEnvironment() || !s.sendable(nil) {
 		return nil // the confirmation of the rows sends it
@@ -28,14 +28,19 @@ func (s *stream) sendInstance() error {
 		return err
 	}
 	if s.protocol < agent.ProtocolInstall {
-		return s.explainOldAgent(found.Wanted)
+		err = s.explainOldAgent(found.Wanted)
+	} else {
+		var out *agent.Instance
+		if i := found.Wanted; i != nil {
+			out = &agent.Instance{Version: i.Version, Digest: i.Digest, State: i.State,
+				Message: i.Message, AgentVersion: i.AgentVersion, AgentDigest: i.AgentDigest}
+		}
+		err = s.sendList(agent.EventInstance, out, &s.instances)
 	}
-	var out *agent.Instance
-	if i := found.Wanted; i != nil {
-		out = &agent.Instance{Version: i.Version, Digest: i.Digest, State: i.State,
-			Message: i.Message, AgentVersion: i.AgentVersion, AgentDigest: i.AgentDigest}
+	if err != nil {
+		return err
 	}
-	return s.sendList(agent.EventInstance, out, &s.instances)
+	return s.sendShadow(found.Shadow)
 }
 
 // explainOldAgent records why an instance stays as it is behind an agent that installs none.
@@ -48,11 +53,16 @@ func (s *stream) explainOldAgent(wanted *mirror.Instance) error {
 	if wanted.Message == why {
 		return nil
 	}
-	err := s.read(func(ctx context.Context) error {
+	return s.explain(func(ctx context.Context) error {
 		return s.hub.store.ReportInstance(ctx, s.opening.Lease, wanted.Release(), wanted.State,
 			why)
 	})
-	if errors.Is(err, mirror.ErrFenced) { // another process of the agent has taken over
+}
+
+// explain records what the agent cannot do, unless another process of it has taken over.
+func (s *stream) explain(record func(context.Context) error) error {
+	err := s.read(record)
+	if errors.Is(err, mirror.ErrFenced) {
 		return nil
 	}
 	return err

@@ -80,7 +80,8 @@ func readReport(body []byte) (*agent.Report, error) {
 		return nil, err
 	}
 	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs),
-		len(report.Own), len(report.Moves), len(report.Instances)} {
+		len(report.Own), len(report.Moves), len(report.Instances), len(report.Comparisons),
+		len(report.Shadows)} {
 		if n > agent.MaxItems {
 			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,
 				"the report has more than "+strconv.Itoa(agent.MaxItems)+" items items of a kind",
@@ -161,6 +162,9 @@ func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 		if err := h.recordInstance(ctx, lease, r); err != nil {
 			return err
 		}
+	}
+	if err := h.recordShadow(ctx, lease, report); err != nil {
+		return err
 	}
 	for _, e := range validItems(report.Syncs, syncStatusOf) {
 		if err := h.store.UpdateSync(ctx, lease, e.ID, e.State, e.Message); err != nil {

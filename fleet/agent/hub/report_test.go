@@ -396,6 +396,11 @@ func FuzzReport(f *testing.F) {
 	f.Add(
 		[]byte(
 			`{"seq":1,"epoch":1,"observed":[{"name":"a","reconciledAt":"0001-01-01T00:00:00Z"}]}`))
+	for _, c := range hostileComparisons() {
+		hostile, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Comparisons: []agent.Comparison{
+			differs(), c}, Shadows: []agent.ShadowReport{{Digest: c.Digest, State: "Compared"}}})
+		f.Add(hostile)
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		report, err := readReport(body)
 		if err != nil {
@@ -423,6 +428,15 @@ func FuzzReport(f *testing.F) {
 		for _, o := range validItems(report.Own, ownOf) {
 			if !isPlain(o.RepoURL, maxURL) || !isPlain(o.Message, agent.MaxMessage) {
 				t.Errorf("own %+v", o)
+			}
+		}
+		for _, r := range validItems(report.Comparisons, resultOfComparison) {
+			checkResult(t, r)
+		}
+		for _, r := range validItems(report.Shadows, shadowReportOf) {
+			if !isPlain(r.Message, agent.MaxMessage) || r.State == mirror.ShadowEnding ||
+				!digestPattern.MatchString(r.Digest) {
+				t.Errorf("shadow %+v", r)
 			}
 		}
 	})

@@ -113,12 +113,16 @@ type Rows interface {
 	// newest row in the same snapshot; otherwise like AgentRows.
 	AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves, error)
 
-	// AgentInstance returns the Argo CD that the engine is to have. AgentManifests returns the
-	// version and the packed files of its manifests; mirror.ErrNotFound for another digest.
-	// Otherwise they are like AgentRows.
+	// AgentInstance returns the Argo CD that the engine is to have, with its shadow. AgentManifests
+	// returns the version and the packed files of its manifests or its shadow's;
+	// mirror.ErrNotFound for another digest. AgentShadowTasks returns the next Applications that
+	// the shadow compares; mirror.ErrNotFound for another digest: see worker.Shadows. Otherwise
+	// they are like AgentRows.
 	AgentInstance(ctx context.Context, engine fleet.EngineName) (registry.Instance, error)
 	AgentManifests(ctx context.Context, engine fleet.EngineName, digest string) (version string,
 		packed []byte, err error)
+	AgentShadowTasks(ctx context.Context, engine fleet.EngineName, digest, basis, after string,
+		limit int) ([]mirror.ShadowTask, error)
 }
 
 // Changes returns the changes for all open streams, for the feed.
@@ -182,6 +186,14 @@ type Reports interface {
 	ReportInstance(ctx context.Context, lease mirror.Lease, release string,
 		state mirror.InstanceState, why string) error
 	ForgetInstance(ctx context.Context, lease mirror.Lease) error
+
+	// RecordShadow records comparisons of Applications of the lease's engine, and ignores others.
+	// ReportShadow records how far the engine's shadow has come; it is not Compared while an
+	// Application has no comparison: see worker.Shadows.
+	RecordShadow(ctx context.Context, lease mirror.Lease, digest string,
+		results []mirror.ShadowResult) error
+	ReportShadow(ctx context.Context, lease mirror.Lease, digest string, state mirror.ShadowState,
+		why string) error
 
 	// OrphanKeys lists the recorded orphans of an engine. ReportOrphans adds those that its agent
 	// found and removes the deleted ones.

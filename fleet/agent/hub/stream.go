@@ -50,9 +50,9 @@ type stream struct {
 	// used by its goroutine only
 	cursor int64
 	// hashes of the lists sent last
-	moves, syncs, stops, ends, instances [sha256.Size]byte
-	stopsSent                            bool
-	unavailable                          []secretName // unavailable secrets of rows that were sent
+	moves, syncs, stops, ends, instances, shadows [sha256.Size]byte
+	stopsSent                                     bool
+	unavailable                                   []secretName // unavailable secrets of sent rows
 }
 
 // goAwayError is the cause of a stream's end, which is sent to its agent.

@@ -119,8 +119,8 @@ type News struct {
 	Rows  []fleet.EngineName // engines of agents with rows above after
 	Syncs []fleet.EngineName // engines of agents with running syncs, in each call
 	Moves []fleet.EngineName // engines of agents with moving Applications, in each call
-	// Instances are the engines of agents whose Argo CD changed after since or up to two minutes
-	// before it.
+	// Instances are the engines of agents whose Argo CD or shadow changed after since or up to two
+	// minutes before it.
 	Instances []fleet.EngineName
 	// IDs of agents whose identity ended after since or up to two minutes before it: an ID may be
 	// reported twice.
@@ -141,7 +141,10 @@ type Moves struct {
 // Instance is the Argo CD that an engine is to have, at one moment.
 type Instance struct {
 	Wanted *mirror.Instance // nil: the engine is not managed
-	Life   string           // incarnation of the database: see Lease
+	// Shadow has the Version, the Digest, the State and the Message of the engine's shadow; nil:
+	// it has none
+	Shadow *mirror.Shadow
+	Life   string // incarnation of the database: see Lease
 }
 
 // Change reports a change of the declaration behind an agent: a session that was opened with a
