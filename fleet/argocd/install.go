@@ -160,19 +160,22 @@ func (e preflight) installFindings(ctx context.Context) ([]engine.Finding, error
 }
 
 // shadowFindings names the missing rights with which the Applications are rendered under the
-// ring's next version. Those on Secrets are among the needed ones.
+// ring's next version. Those on the Secrets of repositories are among the needed ones, unless all
+// repositories are public.
 func (e preflight) shadowFindings(ctx context.Context) ([]engine.Finding, error) {
 	if !e.options.Shadows {
 		return nil, nil
 	}
 	missing, err := e.missingRights(ctx, []right{{resource: "pods", verb: "list"},
-		{resource: "pods/portforward", verb: "create"}})
+		{resource: "pods/portforward", verb: "create"},
+		{resource: "secrets", name: redisSecret, verb: "get"}})
 	if err != nil || len(missing) == 0 {
 		return nil, err
 	}
 	return []engine.Finding{{Code: "shadow-rights",
 		Message: e.actor() + " may not " + strings.Join(missing, ", ") + " in namespace " +
 			e.namespace + ", and cannot compare what the next version of Argo CD renders",
-		Fix: "grant the rights of docs/shadow.md (rbac.engineInstalls of the chart argosy); a " +
-			"ring with gates.skipShadow does not need them"}}, nil
+		Fix: "grant the rights of docs/shadow.md (argocd.install of the chart argosy-agent, " +
+			"rbac.engineInstalls of the chart argosy); a ring with gates.skipShadow does not " +
+			"need them"}}, nil
 }

@@ -23,7 +23,7 @@ type Ring struct {
 	Stored      mirror.Ring
 	Unavailable string             // why its manifests are not stored; "" if they are
 	Engines     []fleet.EngineName // that follow it and are managed, by name
-	// engines behind agents, which have the version of the ring's Agent, and no shadow
+	// engines behind agents, which have the version of the ring's Agent
 	Behind map[fleet.EngineName]bool
 	Known  map[fleet.EngineName]mirror.InstanceFacts
 }

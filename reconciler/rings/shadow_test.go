@@ -129,7 +129,8 @@ func TestNothingIsRenderedWithoutAnotherVersion(t *testing.T) {
 	w.want("the same version", "c-1 3.5.7")
 }
 
-func TestAnEngineBehindAnAgentHasNoShadow(t *testing.T) {
+// An agent that cannot compare leaves the shadow Failed: its engine does not move.
+func TestAnEngineBehindAnAgentIsComparedLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	w := newFleet(t)
 	w.pass(300)
@@ -137,7 +138,19 @@ func TestAnEngineBehindAnAgentHasNoShadow(t *testing.T) {
 	w.ring("canary").Behind = map[fleet.EngineName]bool{"c-1": true}
 	w.declare("3.5.7")
 	w.step()
-	w.want("not compared", "c-1 3.5.7")
+	w.want("nothing changes before the comparison", "")
+	w.shadow("c-1", func(s *mirror.Shadow) {
+		s.State, s.Message = mirror.ShadowFailed, "its agent has version 0.4.0, which compares nothing"
+	})
+	w.step()
+	w.state("canary", mirror.RingUnavailable, "its agent has version 0.4.0")
+	w.want("nor with an agent that does not compare", "")
+	w.finish("c-1", 1, "acme")
+	w.step()
+	w.state("canary", mirror.RingDiffers, "of acme")
+	w.finish("c-1", 0)
+	w.step()
+	w.want("after the approval", "c-1 3.5.7")
 }
 
 func TestAPausedRingKeepsNoShadow(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
@@ -26,8 +27,9 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 	Resource: "customresourcedefinitions"}
 
 // A cluster behind a firewall has nothing but an agent, with exactly the rights of its manifest. It
-// gets Argo CD 2.14 from an Engine's file and a ring, and deploys. A hold of its admin keeps 3.5
-// away. Then the ring brings 3.5, and no workload is written.
+// gets Argo CD 2.14 from an Engine's file and a ring, and deploys. The agent finds a chart that 3.5
+// renders differently before the ring moves. A hold of its admin keeps 3.5 away. Then the ring
+// brings 3.5, and no workload but that of the chart is written.
 func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	f := edges.use(t)
 	s := &site{system: f, edge: f.Edge, name: "plant-1", engine: "plant-1",
@@ -66,10 +68,14 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
 	t.Logf("Argo CD 2.14 was installed in %s", time.Since(started).Round(time.Second))
 	f.commit(t, "who uses it", around)
+	s.files["tenants/umbrella/deployments/charted.yaml"] = f.chartedIn(t, "press",
+		"umbrella-press")
 	f.commit(t, "what is deployed there", s.files)
-	for _, name := range []string{"press", "mill"} {
-		eventually(t, name+" is Healthy there", f.healthy(t, "umbrella/"+name+"@"+name))
+	for _, id := range []string{"press@press", "mill@mill", "charted@press"} {
+		eventually(t, id+" is Healthy there", f.healthy(t, "umbrella/"+id))
 	}
+	f.commit(t, "canary gets 3.5", map[string]string{"fleet/fleet.yaml": rings["3.5"]})
+	s.comparesBefore(t, runner)
 	pods := s.pods(t, "umbrella-press") + s.pods(t, "umbrella-mill")
 
 	_, err = s.edge.Run(binary, "agent", "hold", "--until", "1h", "--reason", "stocktaking")
@@ -80,7 +86,7 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 		}
 		return ""
 	}))
-	f.commit(t, "canary gets 3.5", map[string]string{"fleet/fleet.yaml": rings["3.5"]})
+	f.must(t, "rings", "approve", "canary", "--tenant", "umbrella", "--reason", "only the version")
 	eventually(t, "the ring waits for the end of the hold", func() string {
 		r := f.ringNamed(t, "canary")
 		if len(r.Engines) != 1 || r.Engines[0].Version != "3.5.7" ||
@@ -106,6 +112,13 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	s.start(t)
 	f.ringIs(t, "canary", mirror.RingDone, "3.5.7")
 	t.Logf("the edge went from 2.14 to 3.5 in %s", time.Since(started).Round(time.Second))
+	eventually(t, "the shadow is gone", func() string {
+		if _, err := s.edge.Cluster.Client().AppsV1().Deployments("argocd").Get(t.Context(),
+			instance.Shadow, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
 	for _, name := range []string{"press", "mill"} {
 		eventually(t, name+" is Healthy there", f.healthy(t, "umbrella/"+name+"@"+name))
 	}
@@ -120,6 +133,51 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 		}
 	}
 	s.leave(t)
+}
+
+// comparesBefore expects that the agent has compared all Applications, and has found the chart,
+// while the edge runs 2.14.
+func (s *site) comparesBefore(t *testing.T, runner *podRunner) {
+	t.Helper()
+	began := time.Now()
+	s.ringIs(t, "canary", mirror.RingDiffers, "3.5.7")
+	t.Logf("the agent has compared after %s", time.Since(began).Round(time.Second))
+	for line := range strings.Lines(s.log(1 << 20)) {
+		if strings.Contains(line, "Applications compared") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	if v := runner.runs(); v != "2.14" {
+		t.Errorf("the edge runs %s before the approval", v)
+	}
+	r := s.ringNamed(t, "canary")
+	if w := r.Engines[0].Shadow; w == nil || w.Applications != 3 || w.Differences != 1 ||
+		w.Pending != 1 || w.Unrendered != 0 || !strings.Contains(r.Message, "of umbrella") {
+		t.Errorf("shadow %+v, message %q", w, r.Message)
+	}
+	found := list[mirror.Difference](t, s.system, "differences")
+	if len(found) != 1 || found[0].Engine != s.engine || found[0].Deployment != "charted" ||
+		found[0].Tenant != "umbrella" || found[0].Environment != "press" ||
+		len(found[0].Resources) != 2 {
+		t.Fatalf("differences %+v", found)
+	}
+	config := found[0].Resources[0]
+	if config.Kind != "ConfigMap" || len(config.Fields) != 1 ||
+		config.Fields[0].Path != "data.helm" ||
+		!strings.HasPrefix(config.Fields[0].Before, "v3.") ||
+		!strings.HasPrefix(config.Fields[0].After, "v4.") {
+		t.Errorf("ConfigMap %+v", config)
+	}
+	if text := fmt.Sprintf("%+v", found[0].Resources[1]); strings.Contains(text, "hunter2") {
+		t.Errorf("Secret %s", text)
+	}
+	if out := s.must(t, "rings", "differences", "canary"); !strings.Contains(out,
+		"umbrella/charted@press on plant-1 under 3.5.7: pending") {
+		t.Errorf("rings differences:\n%s", out)
+	}
+	if out := s.must(t, "describe", "ring", "canary"); !strings.Contains(out, "1 pending") {
+		t.Errorf("describe ring:\n%s", out)
+	}
 }
 
 // agentUpgrades lets the ring bring version 0.5.0 of the agent: its Deployment gets another Pod,

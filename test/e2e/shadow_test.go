@@ -117,11 +117,16 @@ const chartedFile = "tenants/acme/deployments/charted.yaml"
 // charted deploys a chart that prints the version of Helm.
 func (f *system) charted(t *testing.T, environment, namespace string) (id string) {
 	t.Helper()
-	f.chart(t, "chart", "{{ .Capabilities.HelmVersion.Version }}")
-	f.commit(t, "a chart", map[string]string{chartedFile: strings.NewReplacer("v2.0.1", "main",
-		"path: deploy", "path: chart").Replace(f.deployment("charted", environment, namespace,
-		""))})
+	f.commit(t, "a chart", map[string]string{chartedFile: f.chartedIn(t, environment, namespace)})
 	return "acme/charted@" + environment
+}
+
+// chartedIn is the deployment of a chart that prints the version of Helm.
+func (f *system) chartedIn(t *testing.T, environment, namespace string) string {
+	t.Helper()
+	f.chart(t, "chart", "{{ .Capabilities.HelmVersion.Version }}")
+	return strings.NewReplacer("v2.0.1", "main", "path: deploy", "path: chart").Replace(
+		f.deployment("charted", environment, namespace, ""))
 }
 
 // chart commits a chart to the storefront whose ConfigMap and Secret, named for the release, have a

@@ -330,6 +330,7 @@ func (a *Agent) namespaces(hello agent.Hello) (given []fleet.ApplicationNamespac
 var (
 	_ worker.Moves     = (*edge.Follower)(nil)
 	_ worker.Instances = (*edge.Follower)(nil)
+	_ worker.Shadows   = (*edge.Follower)(nil)
 )
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
@@ -363,7 +364,7 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 // block.
 func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) argocd.Options {
 	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
-		Advise: spec.DedicatedTo == nil, NoParams: true}
+		Advise: spec.DedicatedTo == nil, NoParams: true, Shadows: true}
 }
 
 // fitting drops the findings about the Argo CD of an autonomous cluster, whose people set it up: no

@@ -295,8 +295,8 @@ func (in Install) argoRules() []rbac.PolicyRule {
 	return rules
 }
 
-// installRules are the rights of docs/rings.md in Argo CD's namespace, besides argoRules. With
-// them, the agent may run any program there.
+// installRules are the rights of docs/rings.md and docs/shadow.md in Argo CD's namespace, besides
+// argoRules. With them, the agent may run any program there, and connect to any Pod.
 func installRules(public bool) []rbac.PolicyRule {
 	write := []string{"get", "create", "patch", "delete"}
 	rules := []rbac.PolicyRule{
@@ -312,11 +312,17 @@ func installRules(public bool) []rbac.PolicyRule {
 			Verbs: write},
 		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"roles"},
 			Verbs: []string{"get", "create", "patch", "delete", "escalate", "bind"}},
+		// of docs/shadow.md
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/portforward"},
+			Verbs: []string{"create"}},
 	}
 	if public { // otherwise argoRules cover it
 		rules = append(rules,
 			rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
 				ResourceNames: []string{keySecret}, Verbs: []string{"get", "patch"}},
+			rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
+				ResourceNames: []string{redisSecret}, Verbs: []string{"get"}},
 			rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
 				Verbs: []string{"create"}})
 	}
@@ -522,6 +528,10 @@ const ourSecret = `has(%s.metadata.labels) && 'app.kubernetes.io/managed-by' in 
 
 // keySecret is the Secret of Argo CD's own keys, which an installation creates.
 const keySecret = "argocd-secret"
+
+// redisSecret is the Secret with the password of Argo CD's Redis, which knows the versions of the
+// clusters.
+const redisSecret = "argocd-redis"
 
 func labelled(object string) string { return strings.ReplaceAll(ourSecret, "%s", object) }
 

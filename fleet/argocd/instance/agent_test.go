@@ -59,21 +59,22 @@ func TestTheRightsOfAnAgentSufficeToInstall(t *testing.T) {
 				e, err := argocd.Connect("plant", fleet.EngineSpec{Connection: fleet.Connection{
 					InCluster: true}, ArgoCD: fleet.ArgoCDInstance{Namespace: l.namespace,
 					InstallationID: l.namespace, Managed: true}}, config, argocd.Options{
-					Public: public, NoParams: true,
+					Public: public, NoParams: true, Shadows: true,
 					Stopped: func(fleet.TenantName) bool { return false }})
 				check(t, err)
 				report, err := e.Preflight(ctx)
 				check(t, err)
 				all := ""
 				for _, f := range report.Findings {
-					if f.Code == "install-rights" {
+					if f.Code == "install-rights" || f.Code == "shadow-rights" {
 						all += f.Message + f.Fix
 					}
 				}
 				return all
 			}
 			if found := findings(); !strings.Contains(found, "may not ") ||
-				!strings.Contains(found, "argocd.install of the chart argosy-agent") {
+				!strings.Contains(found, "create pods/portforward") ||
+				strings.Count(found, "argocd.install of the chart argosy-agent") != 2 {
 				t.Errorf("without the rights, the preflight finds %q", found)
 			}
 			in.InstallArgoCD = true

@@ -29,7 +29,7 @@ type RingEngine struct {
 	// what its ring has declared before; "": its Argo CD was not managed
 	From       string `json:"from,omitempty"`
 	FromDigest string `json:"fromDigest,omitempty"`
-	// it is behind an agent: it gets the agent of the ring, and no comparison
+	// it is behind an agent: it gets the agent of the ring
 	Behind bool `json:"behind,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func (r Ring) Lines() (lines []string) {
 
 // compared reports whether the Applications of the engine are rendered by both versions.
 func (r Ring) compared(e RingEngine) bool {
-	return e.From != "" && e.From != r.Version && !e.Behind
+	return e.From != "" && e.From != r.Version
 }
 
 // Approval names what has to be approved before the engines change; "" if nothing has to.
