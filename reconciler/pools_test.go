@@ -331,6 +331,57 @@ func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
 	}
 }
 
+// An instance has the size that its load needs. A pool that gets sizes gives them to the instances
+// that it has, and after a loss of the database each keeps the one that it has there.
+func TestAnInstanceHasTheSizeOfItsLoad(t *testing.T) {
+	p := newPooled(t)
+	before := p.start("a", options{instances: p.clusters})
+	p.members(fleet.MemberMaking)
+	p.installs("burst-1")
+	p.members(fleet.MemberServing)
+	const sizes = "capacity: {applications: 10, environments: 10}, sizes: [{name: small, " +
+		"capacity: {applications: 1, environments: 4}}, {name: large, shards: 2}]"
+	p.commit("sizes", map[string]string{"fleet/pools/burst.yaml": strings.Replace(p.file,
+		"capacity: {applications: 10, environments: 10}", sizes, 1)})
+	sized := func(name string, shards int) {
+		t.Helper()
+		p.eventually("the instance is "+name, func() error {
+			all, err := p.store.Plans.EngineSpecs(context.Background())
+			spec := all["burst-1"]
+			if pool := p.pool(); err != nil || len(pool.Instances) != 1 ||
+				pool.Instances[0].Size != name || spec.ArgoCD.Size.ShardCount() != shards {
+				return fmt.Errorf("%+v, %+v, %w", pool, spec.ArgoCD.Size, err)
+			}
+			return nil
+		})
+	}
+	sized("large", 2) // one Application is the whole capacity of the small one
+	p.eventually("the pool waits for the Pods of the size", func() error {
+		if s := p.pool(); s.State != mirror.PoolResizing {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	p.exec(`UPDATE argosy.instances SET size = '2 shards'`)
+	p.eventually("the pool is steady", func() error {
+		if s := p.pool(); s.State != mirror.PoolSteady {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	before.stop()
+
+	p.newDatabase()
+	p.clusters.has["burst-1"], p.clusters.size = true, "2 shards"
+	p.start("b", options{instances: p.clusters})
+	sized("large", 2)
+	p.installs("burst-1")
+	p.exec(`UPDATE argosy.instances SET size = '2 shards'`)
+	p.members(fleet.MemberServing)
+	p.commit("no deployment", gone(deployment("acme", "shop", "v1", "Delete", "prod")))
+	sized("small", 1)
+}
+
 // placement returns the engine of an environment, or "" and the reason.
 func (p *pooled) placement(id string) (fleet.EngineName, string) {
 	p.t.Helper()

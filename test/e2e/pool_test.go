@@ -51,10 +51,10 @@ type poolOf struct {
 func (p poolOf) file(capacity, most int) string {
 	sizes := ""
 	if p.sizes {
-		sizes = `
+		sizes = fmt.Sprintf(`
     sizes:
-      - {name: small, capacity: {applications: 2, environments: 100}}
-      - {name: large, shards: 2, repoServer: {memory: 256Mi}}`
+      - {name: small, capacity: {applications: %d, environments: 100}}
+      - {name: large, shards: 2, repoServer: {memory: 256Mi}}`, capacity/2)
 	}
 	return fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: EnginePool
@@ -153,7 +153,7 @@ func (p poolOf) run(t *testing.T) {
 	audited := len(f.auditedIn(t, "eu-1", namespaces...))
 	began = time.Now()
 	f.commit(t, "the load is low for larger instances", map[string]string{
-		poolFile: p.file(2*p.applications, 3)})
+		poolFile: p.file(4*p.applications, 3)})
 	if p.instances == 2 {
 		eventually(t, "the pool is paused", func() string {
 			if s := f.pool(t); s.State != mirror.PoolPaused || !strings.HasSuffix(s.Message,
