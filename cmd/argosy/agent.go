@@ -549,6 +549,7 @@ const writesAtOnce = 32
 func agentRun(a *app) *cobra.Command {
 	var p place
 	var hub, ops string
+	var within time.Duration
 	log := settings.Log{Level: "info", Format: "text"}
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run the agent on its cluster", Args: exactly(),
@@ -564,6 +565,9 @@ func agentRun(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&hub, "hub", "", "URL of the control plane (or ARGOSY_HUB)")
 	cmd.Flags().StringVar(&ops, "ops", "127.0.0.1:8081",
 		"host:port of /healthz, /readyz and /metrics; empty: none")
+	cmd.Flags().DurationVar(&within, "session-within", agentruntime.SessionWithin,
+		"with --self-upgrade: time for the first session of a new version, before the agent "+
+			"returns to the version before")
 	cmd.Flags().StringVar(&log.Level, "log-level", log.Level, "debug, info, warn or error")
 	cmd.Flags().StringVar(&log.Format, "log-format", log.Format, "text or json")
 	p.kubeFlags(cmd)
@@ -573,6 +577,9 @@ func agentRun(a *app) *cobra.Command {
 			return errors.New(
 				"--hub is required: the URL of the control plane, such as " +
 					"https://argosy.example.com")
+		}
+		if within <= 0 {
+			return fmt.Errorf("--session-within is %s; it must be above 0", within)
 		}
 		if err := log.Check(); err != nil {
 			return err
@@ -590,6 +597,7 @@ func agentRun(a *app) *cobra.Command {
 			ApplicationNamespaces: p.install.ApplicationNamespaces, CA: s.CA, Proxy: s.Proxy,
 			MaxDeletions: p.install.MaxDeletions,
 			NoSecrets:    p.install.PublicOnly, SelfUpgrade: p.install.SelfUpgrade,
+			Upgrade: a.getenv(agentruntime.EnvUpgrade), SessionWithin: within,
 			InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
 			Version: s.Version, Log: log.Logger(a.err),
 		})

@@ -272,6 +272,9 @@ type Instance struct {
 	Digest  string               `json:"digest"` // of the manifests
 	State   mirror.InstanceState `json:"state"`  // as the hub knows it
 	Message string               `json:"message,omitempty"`
+	// Since is the time of the state by the hub's store: it distinguishes an attempt from the one
+	// before a person has resumed the ring. An earlier hub omits it.
+	Since time.Time `json:"since,omitzero"`
 	// of the agent itself: see mirror.Instance
 	AgentVersion string `json:"agentVersion,omitempty"`
 	AgentDigest  string `json:"agentDigest,omitempty"`

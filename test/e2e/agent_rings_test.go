@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +128,9 @@ func TestAnAgentInstallsAndUpgradesTheArgoCDBesideIt(t *testing.T) {
 	if now := s.pods(t, "umbrella-press") + s.pods(t, "umbrella-mill"); now != pods {
 		t.Errorf("the Pods were %s and are %s", pods, now)
 	}
-	s.agentUpgrades(t, rings["3.5"])
+	works := s.agentUpgrades(t, rings["3.5"])
+	s.agentWithoutAnImage(t, rings["3.5"])
+	s.agentWithoutASession(t, rings["3.5"], works)
 	for _, e := range f.agentRequests(t)[refused:] {
 		if e.Refused() {
 			t.Errorf("the agent was refused: %s %s (%d)", e.Verb, e.RequestURI,
@@ -180,48 +185,167 @@ func (s *site) comparesBefore(t *testing.T, runner *podRunner) {
 	}
 }
 
-// agentUpgrades lets the ring bring version 0.5.0 of the agent: its Deployment gets another Pod,
-// and the test runs the program of the Pod's image, as a kubelet would.
-func (s *site) agentUpgrades(t *testing.T, ring string) {
+// digestOf is the digest of an image of digits.
+func digestOf(digit string) string { return "sha256:" + strings.Repeat(digit, 64) }
+
+// agentBuild builds a version of the program, for which files of the source may be replaced.
+func agentBuild(t *testing.T, version string, replaced map[string]string) string {
 	t.Helper()
-	newer := filepath.Join(t.TempDir(), "argosy")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w -X main.version=0.5.0",
-		"-o", newer, "./cmd/argosy")
+	file := filepath.Join(t.TempDir(), "argosy")
+	args := []string{"build", "-ldflags=-s -w -X main.version=" + version, "-o", file}
+	if len(replaced) > 0 {
+		overlay := filepath.Join(t.TempDir(), "overlay.json")
+		text, err := json.Marshal(map[string]any{"Replace": replaced})
+		check(t, err)
+		check(t, os.WriteFile(overlay, text, 0o600))
+		args = append(args, "-overlay", overlay)
+	}
+	build := exec.CommandContext(t.Context(), "go", append(args, "./cmd/argosy")...)
 	build.Dir, build.Stderr = "../..", os.Stderr
 	check(t, build.Run())
-	image := "sha256:" + strings.Repeat("5", 64)
-	started := time.Now()
+	return file
+}
+
+// ringsAgent commits the agent that the ring's engines are to have.
+func (s *site) ringsAgent(t *testing.T, ring, version, digest string) {
+	t.Helper()
 	s.commit(t, "canary gets another agent", map[string]string{"fleet/fleet.yaml": ring +
-		fmt.Sprintf("      agent: {version: 0.5.0, digest: %q}\n", image)})
-	eventually(t, "the agent's Deployment has another Pod", func() string {
+		fmt.Sprintf("      agent: {version: %s, digest: %q}\n", version, digest)})
+}
+
+// agentPods waits until the Deployment of the agent has only Pods of that image.
+func (s *site) agentPods(t *testing.T, digest string) {
+	t.Helper()
+	eventuallyLong(t, "the agent's Deployment has the Pod of "+digest[:10], func() string {
 		pods, err := s.edge.Cluster.Client().CoreV1().Pods(agentNamespace).List(t.Context(),
 			metav1.ListOptions{})
 		check(t, err)
 		if len(pods.Items) != 1 || pods.Items[0].Spec.Containers[0].Image !=
-			"registry.example.com/argosy@"+image {
+			"registry.example.com/argosy@"+digest {
 			return fmt.Sprintf("%d Pods, ring %+v", len(pods.Items), s.ringNamed(t, "canary"))
 		}
 		return ""
 	})
-	s.agent.Stop()
-	var err error
-	s.agent, err = s.edge.StartAgent(t.Context(), newer)
-	check(t, err)
-	eventuallyLong(t, "the ring has the agent", func() string {
-		r := s.ringNamed(t, "canary")
-		if r.State != mirror.RingDone || r.AgentVersion != "0.5.0" || len(r.Engines) != 1 ||
-			!r.Engines[0].Passed() || r.Engines[0].AgentDigest != image {
-			return fmt.Sprintf("%+v", r)
-		}
-		return ""
-	})
-	eventually(t, "the new agent is connected", s.shows(t, func(a view.Agent) string {
-		if !a.Connected || a.Version != "0.5.0" || a.Cloned {
+}
+
+// agentIs waits until the agent of a version is connected.
+func (s *site) agentIs(t *testing.T, version string) {
+	t.Helper()
+	eventually(t, "agent "+version+" is connected", s.shows(t, func(a view.Agent) string {
+		if !a.Connected || a.Version != version || a.Cloned {
 			return fmt.Sprintf("%+v", a)
 		}
 		return ""
 	}))
+}
+
+// returned waits until the ring is halted, with a message that has the parts, and its engine has
+// the agent of before.
+func (s *site) returned(t *testing.T, digest string, parts ...string) {
+	t.Helper()
+	eventuallyLong(t, "the ring is halted, and the agent has returned", func() string {
+		r := s.ringNamed(t, "canary")
+		missing := r.State != mirror.RingHalted || len(r.Engines) != 1 ||
+			r.Engines[0].State != mirror.InstanceRunning || !r.Engines[0].Passed() ||
+			r.Engines[0].AgentDigest != digest
+		for _, part := range parts {
+			missing = missing || !strings.Contains(r.Message, part)
+		}
+		if missing {
+			return fmt.Sprintf("%+v", r)
+		}
+		return ""
+	})
+	t.Log(s.ringNamed(t, "canary").Message)
+}
+
+// agentUpgrades lets the ring bring version 0.5.0 of the agent: its Deployment gets another Pod,
+// and the test runs the program of the Pod's image, as a kubelet would.
+func (s *site) agentUpgrades(t *testing.T, ring string) (program string) {
+	t.Helper()
+	program = agentBuild(t, "0.5.0", nil)
+	started := time.Now()
+	s.ringsAgent(t, ring, "0.5.0", digestOf("5"))
+	s.agentPods(t, digestOf("5"))
+	s.agent.Stop()
+	var err error
+	s.agent, err = s.edge.StartAgent(t.Context(), program)
+	check(t, err)
+	eventuallyLong(t, "the ring has the agent", func() string {
+		r := s.ringNamed(t, "canary")
+		if r.State != mirror.RingDone || r.AgentVersion != "0.5.0" || len(r.Engines) != 1 ||
+			!r.Engines[0].Passed() || r.Engines[0].AgentDigest != digestOf("5") {
+			return fmt.Sprintf("%+v", r)
+		}
+		return ""
+	})
+	s.agentIs(t, "0.5.0")
 	t.Logf("the agent was upgraded in %s", time.Since(started).Round(time.Second))
+	return program
+}
+
+// agentWithoutAnImage lets the ring bring an image that no registry has. Its Pod never becomes
+// ready: the old agent works, the ring halts, and the old agent returns the image.
+func (s *site) agentWithoutAnImage(t *testing.T, ring string) {
+	t.Helper()
+	started := time.Now()
+	s.ringsAgent(t, ring+"      gates: {within: 1m}\n", "0.6.0", digestOf("0"))
+	eventually(t, "there is a Pod that does not become ready", func() string {
+		pods, err := s.edge.Cluster.Client().CoreV1().Pods(agentNamespace).List(t.Context(),
+			metav1.ListOptions{})
+		check(t, err)
+		for _, p := range pods.Items {
+			if len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.
+				Waiting != nil && p.Spec.Containers[0].Image ==
+				"registry.example.com/argosy@"+digestOf("0") {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%d Pods", len(pods.Items))
+	})
+	s.agentIs(t, "0.5.0")
+	s.returned(t, digestOf("5"), "engine plant-1 does not run 3.5.7 after 1m0s: its agent has "+
+		"version 0.5.0; the Pod with the image registry.example.com/argosy@"+digestOf("0")+
+		" is not ready", " decide: correct the cause")
+	s.agentPods(t, digestOf("5"))
+	s.agentIs(t, "0.5.0")
+	t.Logf("the agent without an image has returned in %s",
+		time.Since(started).Round(time.Second))
+}
+
+// agentWithoutASession lets the ring bring an agent of a protocol that the hub does not serve. It
+// gets an access token, so that its Pod is ready and the old one ends, and opens no session. It
+// returns the image by itself.
+func (s *site) agentWithoutASession(t *testing.T, ring, works string) {
+	t.Helper()
+	wire, err := filepath.Abs("../../fleet/agent/wire.go")
+	check(t, err)
+	source, err := os.ReadFile(wire)
+	check(t, err)
+	foreign := regexp.MustCompile(`(?m)^\tProtocol = \d+$`).ReplaceAll(source,
+		[]byte("\tProtocol = 0"))
+	if bytes.Equal(source, foreign) {
+		t.Fatalf("%s declares no Protocol", wire)
+	}
+	other := filepath.Join(t.TempDir(), "wire.go")
+	check(t, os.WriteFile(other, foreign, 0o600))
+	program := agentBuild(t, "0.7.0", map[string]string{wire: other})
+	started := time.Now()
+	s.ringsAgent(t, ring, "0.7.0", digestOf("7"))
+	s.agentPods(t, digestOf("7"))
+	s.agent.Stop()
+	s.agent, err = s.edge.StartAgent(t.Context(), program, "--session-within", "10s")
+	check(t, err)
+	s.agentPods(t, digestOf("5"))
+	s.agent.Stop()
+	s.agent, err = s.edge.StartAgent(t.Context(), works)
+	check(t, err)
+	s.returned(t, digestOf("5"), "engine plant-1 cannot have 3.5.7: ", "its agent with the image "+
+		"registry.example.com/argosy@"+digestOf("7")+", version 0.7.0, proved no session with "+
+		"the control plane within 10s", "protocol", " decide: correct the cause")
+	s.agentIs(t, "0.5.0")
+	t.Logf("the agent without a session has returned in %s",
+		time.Since(started).Round(time.Second))
 }
 
 // emptyEdge takes the Argo CD of the edge away: its processes, its settings and its kinds. The

@@ -27,9 +27,10 @@ func (e *Edge) Join(binary, token string, flags ...string) (string, error) {
 		"--ca-file", e.CAFile, "--image", "registry.example.com/argosy:latest"}, flags...)...)
 }
 
-// StartAgent runs the command of the cluster's Deployment with the rights of its ServiceAccount:
-// the nodes of the lab only pretend to run Pods.
-func (e *Edge) StartAgent(ctx context.Context, binary string) (*stack.Process, error) {
+// StartAgent runs the command of the cluster's Deployment, with further flags, with the rights of
+// its ServiceAccount: the nodes of the lab only pretend to run Pods.
+func (e *Edge) StartAgent(ctx context.Context, binary string, flags ...string) (*stack.Process,
+	error) {
 	deployment, err := e.Cluster.Client().AppsV1().Deployments(agentName).Get(ctx, agentName,
 		metav1.GetOptions{})
 	if err != nil {
@@ -46,8 +47,14 @@ func (e *Edge) StartAgent(ctx context.Context, binary string) (*stack.Process, e
 			args[i] = e.CAFile
 		}
 	}
-	command := e.Command(binary, append(args, "--kubeconfig", kubeconfig)...)
+	args = append(append(args, "--kubeconfig", kubeconfig), flags...)
+	command := e.Command(binary, args...)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + e.Dir}
+	for _, v := range pod.Containers[0].Env {
+		if v.ValueFrom == nil {
+			command.Env = append(command.Env, v.Name+"="+v.Value)
+		}
+	}
 	return stack.StartProcess(command)
 }
 

@@ -28,13 +28,14 @@ const (
 // foresee returns the container's outcome and its duration, as a reader of the manifest would
 // expect:
 //
-//   - an image of a host below .invalid, which resolves nowhere (RFC 2606), is
-//     never pulled;
+//   - an image of a host below .invalid, which resolves nowhere (RFC 2606), or
+//     with a digest of zeros, which no registry has, is never pulled;
 //   - the command "false" fails; "sleep N" ends after N seconds;
 //   - every other command serves, or succeeds at once in a Pod that is not
 //     restarted, such as a Job's.
 func foresee(c corev1.Container, restart corev1.RestartPolicy) (outcome, time.Duration) {
-	if host, _, _ := strings.Cut(c.Image, "/"); strings.HasSuffix(host, ".invalid") {
+	if host, _, _ := strings.Cut(c.Image, "/"); strings.HasSuffix(host, ".invalid") ||
+		strings.HasSuffix(c.Image, "@sha256:"+strings.Repeat("0", 64)) {
 		return unpulled, 0
 	}
 	command := append(append([]string{}, c.Command...), c.Args...)
@@ -107,7 +108,7 @@ func containerStatus(c corev1.Container, how outcome, lasts time.Duration, runni
 	case how == unpulled:
 		status.ImageID, status.ContainerID = "", ""
 		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff",
-			Message: "no such host: " + c.Image}
+			Message: "failed to pull " + c.Image}
 	case how == serves || running:
 		status.State.Running = &corev1.ContainerStateRunning{StartedAt: start}
 		status.Ready, status.Started = true, &status.Ready

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ func TestPlay(t *testing.T) {
 		"an image of nowhere is never pulled": {image: "registry.invalid/x:1",
 			restart: corev1.RestartPolicyAlways,
 			phases:  phases(corev1.PodPending), waiting: "ImagePullBackOff"},
+		"an image of no registry is never pulled": {image: "registry.example.com/x@sha256:" +
+			strings.Repeat("0", 64), restart: corev1.RestartPolicyAlways,
+			phases: phases(corev1.PodPending), waiting: "ImagePullBackOff"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{

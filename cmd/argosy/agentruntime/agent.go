@@ -44,11 +44,14 @@ type Config struct {
 	// SelfUpgrade lets the agent change the image of its own Deployment, whose Pods work one after
 	// the other (ADR 0075).
 	SelfUpgrade bool
-	InFlight    int // parallel writes
-	Cluster     *rest.Config
-	Ops         string // host:port of /healthz, /readyz and /metrics; empty: none
-	Version     string
-	Log         *slog.Logger
+	Upgrade     string // that has brought the image of this process, see EnvUpgrade; or ""
+	// SessionWithin is the time for the first session after an upgrade; default SessionWithin.
+	SessionWithin time.Duration
+	InFlight      int // parallel writes
+	Cluster       *rest.Config
+	Ops           string // host:port of /healthz, /readyz and /metrics; empty: none
+	Version       string
+	Log           *slog.Logger
 }
 
 // Agent is one process of an agent.
@@ -68,12 +71,13 @@ type Agent struct {
 	stopsKnown chan struct{} // closed when the hub has sent the emergency stops
 	stopsOnce  sync.Once
 
-	mu     sync.Mutex
-	hello  agent.Hello           // of the last session
-	read   bool                  // a complete snapshot was read
-	target *edge.DeletionLimiter // the worker's present target
-	hold   *edge.Hold            // as last read; nil: it never was
-	proven bool                  // the control plane has accepted this process
+	mu      sync.Mutex
+	hello   agent.Hello           // of the last session
+	read    bool                  // a complete snapshot was read
+	target  *edge.DeletionLimiter // the worker's present target
+	hold    *edge.Hold            // as last read; nil: it never was
+	proven  bool                  // the control plane has accepted this process
+	elected bool                  // it has the Lease: the process before it has ended
 }
 
 // rowPoll is how often the worker reads its rows, which are in memory, when nothing wakes it.
@@ -103,6 +107,9 @@ func New(c Config) (*Agent, error) {
 	})
 	if c.SelfUpgrade {
 		a.follower.Upgrader = a.upgrade
+		a.c.SessionWithin = cmp.Or(c.SessionWithin, SessionWithin)
+	} else {
+		a.c.Upgrade = ""
 	}
 	a.stops.Hold(true) // until it is known that the cluster's admin does not hold the agent
 	a.own = newOwn(a)
@@ -119,6 +126,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
 	release := func() {} // lets the next process begin, after this one has ended
 	defer func() { release() }()
+	defer a.tryLast(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -126,6 +134,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.serveOps(ctx, &all); err != nil {
 		return err
 	}
+	all.Go(func() { a.try(ctx) })
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
@@ -135,6 +144,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			release = func() {}
 			return err
 		}
+		a.mu.Lock()
+		a.elected = true
+		a.mu.Unlock()
 		if err := a.identify(ctx); err != nil { // the process before may have changed the keys
 			return err
 		}

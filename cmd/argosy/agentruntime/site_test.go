@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/agentruntime"
 	"argosy.dev/argosy/cmd/argosy/server"
 	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
@@ -83,6 +86,24 @@ type site struct {
 	ca       []byte
 	argocd   string // namespace
 	agent    string // namespace
+	sessions sessionFilter
+}
+
+// sessionFilter refuses the sessions of one version of the agent, and nothing else of it.
+type sessionFilter struct{ refused atomic.Value }
+
+func (f *sessionFilter) refuse(version string) { f.refused.Store(version) }
+
+func (f *sessionFilter) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		version := r.Header.Get(agent.HeaderVersion)
+		if version != "" && version == f.refused.Load() &&
+			(r.URL.Path == agent.PathStream || r.URL.Path == agent.PathSnapshot) {
+			http.Error(w, "no session for "+version, http.StatusBadRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // declared is the config repo: one tenant with one environment whose cluster deploys to itself.
@@ -158,7 +179,7 @@ func (s *site) serve(ctx context.Context, name string) {
 	s.must(err)
 	s.database = database
 	behind := &httputil.ReverseProxy{FlushInterval: -1}
-	front := httptest.NewTLSServer(behind)
+	front := httptest.NewTLSServer(s.sessions.before(behind))
 	s.hub, s.ca = front.URL,
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
 	dir := s.TempDir()

@@ -100,11 +100,9 @@ func (a *Agent) prove(ctx context.Context) error {
 	}
 }
 
-// annotationPrevious of the Deployment has the image before the last upgrade.
-const annotationPrevious = "argosy.dev/previous-image"
-
 // upgrade takes a step towards the agent that the engine is to have. It changes nothing but the
-// image of its own Deployment, and stays in the repository of its image.
+// image of its own Deployment and the name of the upgrade, and stays in the repository of its
+// image.
 func (a *Agent) upgrade(ctx context.Context, wanted mirror.Instance) (waits string, err error) {
 	hello, _ := a.declared()
 	if a.stops.Stopped(hello.Engine)("") {
@@ -119,14 +117,18 @@ func (a *Agent) upgrade(ctx context.Context, wanted mirror.Instance) (waits stri
 	if err != nil {
 		return "", err
 	}
-	to := targetImage(image, d.Annotations[annotationPrevious], wanted.AgentDigest)
+	if id := upgradeID(wanted); id != "" && d.Annotations[annotationFailed] == id {
+		return "", fmt.Errorf("%w: %s", engine.ErrRefused, d.Annotations[annotationFailure])
+	}
+	previous := d.Annotations[annotationPrevious]
+	to := targetImage(image, previous, wanted.AgentDigest)
 	if to != image {
-		text, err := imagePatch(d.ResourceVersion, image, to, wanted.AgentDigest)
-		if err == nil {
-			_, err = deployments.Patch(ctx, edge.Name, types.StrategicMergePatchType, text,
-				metav1.PatchOptions{FieldManager: edge.Name})
+		change := imageChange{version: d.ResourceVersion, from: image, to: to,
+			upgrade: upgradeID(wanted)}
+		if wanted.AgentDigest == fleet.PreviousAgent || to == previous {
+			change.from, change.upgrade = "", ""
 		}
-		if err != nil {
+		if err := a.changeImage(ctx, change); err != nil {
 			return "", upgradeError("change the image of", err)
 		}
 		a.log.Info("the agent changes its own image", "from", image, "to", to)
@@ -158,18 +160,45 @@ func targetImage(image, previous, digest string) string {
 	return repository + "@" + digest
 }
 
-// imagePatch changes the image, and remembers the one before unless it returns to that. Another
-// change meanwhile makes it fail.
-func imagePatch(version, from, to, digest string) ([]byte, error) {
-	var previous any = from
-	if digest == fleet.PreviousAgent {
-		previous = nil
+// imageChange is another image of the agent's Deployment.
+type imageChange struct {
+	version string // of the Deployment: another change meanwhile makes this one fail
+	// from is the image to return to, and upgrade the upgrade that the new process has to prove;
+	// both are "" if the change is the return.
+	from, to, upgrade string
+	failed, failure   string // the upgrade that the change undoes, and why
+}
+
+func (a *Agent) changeImage(ctx context.Context, c imageChange) error {
+	text, err := json.Marshal(c.patch())
+	if err != nil {
+		return err
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": version,
-			"annotations": map[string]any{annotationPrevious: previous}},
+	_, err = a.kube.AppsV1().Deployments(a.c.Namespace).Patch(ctx, edge.Name,
+		types.StrategicMergePatchType, text, metav1.PatchOptions{FieldManager: edge.Name})
+	return err
+}
+
+// patch returns a strategic merge patch. It removes what it does not set.
+func (c imageChange) patch() map[string]any {
+	set := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return s
+	}
+	upgrade := map[string]any{"name": EnvUpgrade, "value": c.upgrade}
+	if c.upgrade == "" {
+		upgrade = map[string]any{"name": EnvUpgrade, "$patch": "delete"}
+	}
+	return map[string]any{
+		"metadata": map[string]any{"resourceVersion": c.version, "annotations": map[string]any{
+			annotationPrevious: set(c.from), annotationUpgrade: set(c.upgrade),
+			annotationBegan: nil, annotationFailed: set(c.failed),
+			annotationFailure: set(c.failure)}},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
-			"containers": []map[string]string{{"name": "agent", "image": to}}}}}})
+			"containers": []map[string]any{{"name": "agent", "image": c.to,
+				"env": []map[string]any{upgrade}}}}}}}
 }
 
 func agentImage(d *appsv1.Deployment) (string, error) {

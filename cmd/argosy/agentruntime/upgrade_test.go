@@ -27,10 +27,16 @@ import (
 // process starts another process of the site's agent, which may replace itself.
 func (s *site) process(version string, config *rest.Config) (*agentruntime.Agent, func(),
 	<-chan error) {
+	return s.processOf("", version, config)
+}
+
+// processOf is process for the Pod of an upgrade.
+func (s *site) processOf(upgrade, version string, config *rest.Config) (*agentruntime.Agent, func(),
+	<-chan error) {
 	s.Helper()
 	a, err := agentruntime.New(agentruntime.Config{Hub: s.hub, Namespace: s.agent,
 		ArgoCDNamespace: s.argocd, CA: s.ca, MaxDeletions: 20, InFlight: 8, SelfUpgrade: true,
-		Cluster: config, Version: version,
+		Upgrade: upgrade, SessionWithin: 5 * time.Second, Cluster: config, Version: version,
 		Log: slog.New(slog.NewTextHandler(testWriter{s.T}, nil))})
 	s.must(err)
 	ctx, cancel := context.WithCancel(s.Context())
@@ -210,4 +216,120 @@ func (s *site) grant(in edge.Install) {
 			s.Fatal(err)
 		}
 	}
+}
+
+// deployed returns the image of the site's agent, the upgrade of its Pod, and the annotations.
+func (s *site) deployed() (image, upgrade string, annotations map[string]string) {
+	s.Helper()
+	d, err := s.cluster.Client().AppsV1().Deployments(s.agent).Get(s.Context(), edge.Name,
+		metav1.GetOptions{})
+	s.must(err)
+	c := d.Spec.Template.Spec.Containers[0]
+	for _, e := range c.Env {
+		if e.Name == agentruntime.EnvUpgrade {
+			upgrade = e.Value
+		}
+	}
+	return c.Image, upgrade, d.Annotations
+}
+
+// The new process gets an access token, so that its Pod is ready and the old one ends, and then
+// opens no session. It returns the image by itself, although it ends and starts again meanwhile;
+// the old version comes back, reports why, and tries again only when a person asks for it.
+func TestAnUpgradeWithoutASessionIsUndone(t *testing.T) {
+	s := newSite(t, "managed", "undone")
+	s.join()
+	ctx := t.Context()
+	in := edge.Install{Namespace: s.agent, ArgoCDNamespace: s.argocd, Hub: s.hub,
+		Image: "mirror.example.com:5000/argosy:v1", SelfUpgrade: true}
+	objects, err := in.Objects()
+	s.must(err)
+	s.grant(in)
+	_, err = s.cluster.Client().AppsV1().Deployments(s.agent).Create(ctx,
+		objects[len(objects)-1].(*appsv1.Deployment), metav1.CreateOptions{})
+	s.must(err)
+	config := rest.CopyConfig(s.cluster.REST())
+	config.Impersonate.UserName = "system:serviceaccount:" + s.agent + ":" + edge.Name
+	first := time.Date(2026, 11, 28, 7, 0, 0, 123456000, time.UTC)
+	wanted := mirror.Instance{AgentVersion: "v2", AgentDigest: "sha256:" + strings.Repeat("b", 64),
+		Since: first}
+	newImage := "mirror.example.com:5000/argosy@" + wanted.AgentDigest
+	became := func(want string) (upgrade string) {
+		t.Helper()
+		s.until("the image is "+want, func() error {
+			image, named, _ := s.deployed()
+			if upgrade = named; image != want {
+				return errors.New(image)
+			}
+			return nil
+		})
+		return upgrade
+	}
+	upgrades := func(old *agentruntime.Agent) (upgrade string) {
+		t.Helper()
+		s.until("the upgrade begins", func() error {
+			_, err := agentruntime.Upgrade(old, ctx, wanted)
+			return err
+		})
+		if upgrade = became(newImage); upgrade == "" {
+			t.Fatal("the new Pod does not know that it has to prove the upgrade")
+		}
+		return upgrade
+	}
+
+	old, stopOld, _ := s.process("v1", config)
+	s.works("v1")
+	s.sessions.refuse("v2")
+	upgrade := upgrades(old)
+	_, stopNew, _ := s.processOf(upgrade, "v2", config)
+	time.Sleep(7 * time.Second) // the old process works, so that the time does not run
+	if became(newImage) != upgrade {
+		t.Error("the upgrade has another name")
+	}
+	stopOld()
+	s.until("the new process gets its turn", func() error {
+		if _, _, a := s.deployed(); a["argosy.dev/upgrade-began"] == "" {
+			return fmt.Errorf("%v", a)
+		}
+		return nil
+	})
+	stopNew() // it ends and starts again
+	_, stopNew, _ = s.processOf(upgrade, "v2", config)
+	if left := became(in.Image); left != "" {
+		t.Errorf("the image is back, and the Pod has the upgrade %s to prove", left)
+	}
+	stopNew()
+	old, stopOld, _ = s.process("v1", config)
+	s.works("v1")
+	refusal := ""
+	s.until("the old version reports the upgrade", func() error {
+		_, err := agentruntime.Upgrade(old, ctx, wanted)
+		if !errors.Is(err, engine.ErrRefused) {
+			return fmt.Errorf("error %w", err)
+		}
+		refusal = err.Error()
+		return nil
+	})
+	for _, part := range []string{newImage, "version v2, proved no session with the control " +
+		"plane within 5s", "the hub answers 400", "has returned the image " + in.Image} {
+		if !strings.Contains(refusal, part) {
+			t.Errorf("%q is missing in %s", part, refusal)
+		}
+	}
+	became(in.Image)
+
+	s.sessions.refuse("") // a person has removed the cause, and resumes the ring
+	wanted.Since = first.Add(time.Hour)
+	upgrade = upgrades(old)
+	_, _, _ = s.processOf(upgrade, "v2", config)
+	stopOld()
+	s.works("v2")
+	s.until("the upgrade is proven", func() error {
+		_, _, a := s.deployed()
+		if a["argosy.dev/upgrade"] != "" || a["argosy.dev/upgrade-began"] != "" ||
+			a["argosy.dev/upgrade-failed"] != "" || a["argosy.dev/previous-image"] != in.Image {
+			return fmt.Errorf("%v", a)
+		}
+		return nil
+	})
 }

@@ -79,6 +79,7 @@ type Follower struct {
 	leasedGeneration int   // generation of the granted lease
 	misplaced        error
 	final            error // why the lease has ended: revoked, superseded, …
+	failure          error // why the last session has ended; nil while one is open
 	syncs            []agent.Sync
 	syncStates       map[string]mirror.OperationState
 	syncsRead        bool
@@ -167,6 +168,7 @@ func (f *Follower) follow(ctx context.Context) error {
 		began := time.Now()
 		err := f.session(ctx)
 		f.Outbox.closeSession()
+		f.fail(err)
 		var end *TerminalError
 		var goAway *goAwayError
 		switch {
@@ -190,6 +192,23 @@ func (f *Follower) follow(ctx context.Context) error {
 		pacing.Sleep(ctx, d)
 	}
 	return context.Cause(ctx)
+}
+
+func (f *Follower) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = err
+}
+
+// Problem is why the hub has not accepted a report, as far as it is known.
+func (f *Follower) Problem() string {
+	f.mu.Lock()
+	err := f.failure
+	f.mu.Unlock()
+	if err = cmp.Or(err, f.Outbox.problem()); err == nil {
+		return "no report was sent yet"
+	}
+	return plain(err.Error())
 }
 
 // session runs one connection: a snapshot if needed, and then the stream.
@@ -273,7 +292,7 @@ func (f *Follower) install(hello agent.Hello, snapshot *agent.Snapshot, cursor i
 	if snapshot != nil {
 		f.replaceLocked(hello.Engine, snapshot)
 	}
-	f.hello, f.misplaced = hello, nil
+	f.hello, f.misplaced, f.failure = hello, nil, nil
 	if ns := hello.ArgoCD.Namespace; ns != "" && ns != f.Namespace {
 		f.misplaced = fmt.Errorf(
 			"the declaration names Argo CD's namespace %q, this agent was installed for %q and "+

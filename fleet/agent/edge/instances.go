@@ -36,7 +36,8 @@ func (f *Follower) WantedInstance(_ context.Context, lease mirror.Lease) (i mirr
 	}
 	return mirror.Instance{Engine: f.mirror.engine, Version: f.instance.Version,
 		Digest: f.instance.Digest, State: f.instance.State, Message: f.instance.Message,
-		AgentVersion: f.instance.AgentVersion, AgentDigest: f.instance.AgentDigest}, true, nil
+		Since: f.instance.Since, AgentVersion: f.instance.AgentVersion,
+		AgentDigest: f.instance.AgentDigest}, true, nil
 }
 
 // Manifests asks the hub for the files of a version, and checks them against the digest.

@@ -39,6 +39,8 @@ type Outbox struct {
 	open     bool  // a session is open
 	maxItems int   // maximum items of the next report; each list has at most agent.MaxItems anyway
 	inFlight *inFlight
+	reported bool        // the hub has accepted a report
+	failure  error       // of the last report; nil after an accepted one
 	accepted []agent.Ack // accepted acknowledgements that Accepted has not received yet
 	changed  chan struct{}
 }
@@ -623,6 +625,19 @@ func (o *Outbox) current(p *inFlight) bool {
 	return o.open && o.epoch == p.epoch
 }
 
+// HasReported reports whether the hub has accepted a report of this process.
+func (o *Outbox) HasReported() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reported
+}
+
+func (o *Outbox) problem() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failure
+}
+
 func (o *Outbox) hasPending() bool {
 	return o.status.raw != nil || o.ownWhole || slices.ContainsFunc(o.lists[:], func(l list) bool {
 		return len(l.pending) > 0
@@ -634,6 +649,7 @@ func (o *Outbox) answered(p *inFlight, err error, log *slog.Logger) bool {
 	defer o.notify()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.reported, o.failure = o.reported || err == nil, err
 	if o.inFlight != p { // a new session has handled the report
 		return true
 	}

@@ -33,7 +33,8 @@ func (s *stream) sendInstance() error {
 		var out *agent.Instance
 		if i := found.Wanted; i != nil {
 			out = &agent.Instance{Version: i.Version, Digest: i.Digest, State: i.State,
-				Message: i.Message, AgentVersion: i.AgentVersion, AgentDigest: i.AgentDigest}
+				Message: i.Message, Since: i.Since.UTC(), AgentVersion: i.AgentVersion,
+				AgentDigest: i.AgentDigest}
 		}
 		err = s.sendList(agent.EventInstance, out, &s.instances)
 	}
