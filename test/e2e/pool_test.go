@@ -79,7 +79,11 @@ func (p poolOf) run(t *testing.T) {
 	f.allHealthy(t)
 	us := f.Place("us-1")
 	installRights(t, us)
-	runInstances(t, us.Cluster, "burst", 3)
+	refresh := 3 * time.Second
+	if p.applications > 100 { // as Argo CD does by itself: else it does nothing but that
+		refresh = 3 * time.Minute
+	}
+	runInstances(t, us.Cluster, "burst", 3, refresh)
 	version, manifests, err := stack.ArgoManifests("3.5")
 	check(t, err)
 	files := map[string]string{}
@@ -266,12 +270,13 @@ func (f *system) instanceHas(t *testing.T, n int, size string, shards int) {
 
 // runInstances starts a real Argo CD for each instance of a pool whose Pods a kubelet would start,
 // and ends it when its StatefulSet is gone.
-func runInstances(t *testing.T, cluster *stack.Cluster, pool string, most int) {
+func runInstances(t *testing.T, cluster *stack.Cluster, pool string, most int,
+	refresh time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	for n := 1; n <= most; n++ {
-		all.Go(func() { runInstance(ctx, t, cluster, pool, n) })
+		all.Go(func() { runInstance(ctx, t, cluster, pool, n, refresh) })
 	}
 	t.Cleanup(func() {
 		stop()
@@ -282,7 +287,8 @@ func runInstances(t *testing.T, cluster *stack.Cluster, pool string, most int) {
 	})
 }
 
-func runInstance(ctx context.Context, t *testing.T, cluster *stack.Cluster, pool string, n int) {
+func runInstance(ctx context.Context, t *testing.T, cluster *stack.Cluster, pool string, n int,
+	refresh time.Duration) {
 	namespace := fleet.InstanceNamespace(pool, n)
 	var running *stack.ArgoCD
 	has := 0 // application-controllers
@@ -310,7 +316,7 @@ func runInstance(ctx context.Context, t *testing.T, cluster *stack.Cluster, pool
 			has = shards
 			running, err = stack.StartArgoCD(ctx, stack.ArgoOptions{Cluster: cluster,
 				Version: "3.5", Namespace: namespace, Shards: shards,
-				InstallationID: string(fleet.InstanceName(pool, n)), Refresh: 3 * time.Second})
+				InstallationID: string(fleet.InstanceName(pool, n)), Refresh: refresh})
 		case has != shards:
 			has = shards
 			err = running.Reshard(ctx, shards)
