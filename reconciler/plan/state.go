@@ -107,25 +107,22 @@ func (w *AppliedState) Rollouts() []mirror.Rollout {
 
 // Carried returns what a plan of moves has to know (Request.Manifests): the Applications that move
 // with the manifest that they have, since their change waits for its wave, and the rollouts that
-// may return Applications which move.
+// may return Applications which move. It costs the deployments of the environments that move.
 func (w *AppliedState) Carried(moves map[fleet.SliceID]mirror.MoveRequest) (rows []fleet.ObjectKey,
 	of []mirror.Rollout) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	moving := map[fleet.EnvironmentID]bool{}
+	listed := map[fleet.DeploymentID]bool{}
 	for id := range moves {
-		moving[id.In()] = true
-	}
-	for id, f := range w.state.Frozen.Base() {
-		if f.Rollout && moving[id.In()] {
-			rows = append(rows, f.Key)
-		}
-	}
-	for _, r := range w.state.Rollouts.Base() {
-		if slices.ContainsFunc(r.Members, func(m mirror.RolloutMember) bool {
-			return moving[fleet.EnvironmentID{Tenant: r.Tenant, Name: m.Environment}]
-		}) {
-			of = append(of, r)
+		for _, dep := range w.state.Catalog.DeploymentsIn(id.In()) {
+			app := applied.ApplicationID(dep, id.In())
+			if f, waits := w.state.Frozen.Get(app); waits && f.Rollout {
+				rows = append(rows, f.Key)
+			}
+			if r, i := w.state.Rolling(app); i >= 0 && !listed[dep] {
+				listed[dep] = true
+				of = append(of, r)
+			}
 		}
 	}
 	return rows, of

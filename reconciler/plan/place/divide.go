@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,6 +151,18 @@ func (s *scope) deploymentsIn(id fleet.SliceID) []fleet.DeploymentID {
 		}
 	}
 	return out
+}
+
+// declaredIn returns the deployments in a slice before or after the changes of the plan, sorted.
+func (s *scope) declaredIn(id fleet.SliceID) []fleet.DeploymentID {
+	all := s.deploymentsIn(id)
+	for _, dep := range s.Applied.Catalog.DeploymentsIn(id.In()) {
+		if id.Slice.Holds(dep.Name) {
+			all = append(all, dep)
+		}
+	}
+	slices.SortFunc(all, func(a, b fleet.DeploymentID) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.Compact(all)
 }
 
 // indivisible returns why a slice cannot be split, or "".

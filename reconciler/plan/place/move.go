@@ -316,27 +316,21 @@ func (p placer) departing(id fleet.SliceID, from fleet.EngineName,
 // since another engine would render the Application with its change, and those of rollouts under
 // way.
 // An Application whose rollout waits for a person moves with the manifest that it has, and an
-// evacuation awaits no rollout.
+// evacuation awaits no rollout. It costs the deployments of the environment.
 func (p placer) waiting(id fleet.SliceID, evacuates bool) (all []string) {
-	p.Frozen.Each(func(app fleet.ApplicationID, f applied.Frozen) {
-		if app.In() == id.In() && id.Holds(app) && (!f.Rollout || f.Lost) {
+	for _, dep := range p.declaredIn(id) {
+		app := applied.ApplicationID(dep, id.In())
+		if f, waits := p.Frozen.Get(app); waits && (!f.Rollout || f.Lost) {
 			all = append(all, fmt.Sprintf("a change of %s waits, since %s: repeat this then, or "+
 				"run argosy release %s", app, f.Why, f.Revision.Short()))
 		}
-	})
-	p.Rollouts.Each(func(of fleet.DeploymentID, r mirror.Rollout) {
-		if evacuates || r.State != mirror.RolloutRunning && r.State != mirror.RolloutReturning {
-			return
+		r, i := p.Rolling(app)
+		underWay := r.State == mirror.RolloutRunning || r.State == mirror.RolloutReturning
+		if i >= 0 && underWay && !evacuates {
+			all = append(all, fmt.Sprintf("the rollout of %s is under way, and may change %s: "+
+				"repeat this when it is done, or pause it", dep, app))
 		}
-		for _, m := range r.Members {
-			app := applied.ApplicationID(of, fleet.EnvironmentID{Tenant: of.Tenant,
-				Name: m.Environment})
-			if app.In() == id.In() && id.Holds(app) {
-				all = append(all, fmt.Sprintf("the rollout of %s is under way, and may change %s: "+
-					"repeat this when it is done, or pause it", of, app))
-			}
-		}
-	})
+	}
 	slices.Sort(all)
 	return all
 }
