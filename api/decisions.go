@@ -20,8 +20,9 @@ func (s *Server) registerDecisions() {
 	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
 	platform := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
 	huma.Register(s.api, operation(http.MethodPost, "/approve", "approve",
-		"Release the changes that one revision holds, exactly as listed (platform)", "decisions",
-		platform), s.approve)
+		"Release the changes that one revision holds, exactly as listed (platform); with a token of an "+
+			"owner of a tenant, those that freezes of the tenant hold", "decisions", writers),
+		s.approve)
 	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
 		"Remove one orphan, exactly the object of that UID (platform)", "decisions", platform),
 		s.removeOrphan)
@@ -90,16 +91,46 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 			break
 		}
 	}
-	if len(holds) == 0 {
-		return nil, problem(http.StatusNotFound, subject,
-			"this revision holds no change", "see `argosy get holds`")
+	holds, by, err := s.releasable(ctx, caller, subject, holds)
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
 	}
 	approval, err := s.decider.Approve(ctx, mirror.Approval{Revision: in.Body.Revision,
-		By: caller.Subject(), Note: in.Body.Note})
+		Tenant: caller.Tenant, By: by, Note: in.Body.Note})
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
+}
+
+// releasable returns the holds that the caller may release, and who releases them: the platform all
+// of them, and an owner of a tenant those of the tenant's own freezes.
+func (s *Server) releasable(ctx context.Context, caller view.Token, subject string,
+	holds []mirror.Hold) (own []mirror.Hold, by string, err error) {
+	if caller.Tenant == "" {
+		if len(holds) == 0 {
+			return nil, "", problem(http.StatusNotFound, subject, "this revision holds no change",
+				"see `argosy get holds`")
+		}
+		return holds, caller.Subject(), nil
+	}
+	for _, h := range holds {
+		if h.Reason == mirror.HoldFrozen && h.Tenant == caller.Tenant {
+			own = append(own, h)
+		}
+	}
+	if len(own) > 0 {
+		by, err = s.approver(ctx, caller, caller.Tenant)
+		return own, by, err
+	}
+	status, why := http.StatusNotFound, "no freeze of tenant "+string(caller.Tenant)+
+		" holds a change of this revision"
+	if len(holds) > 0 {
+		status, why = http.StatusForbidden, "its changes wait for another reason ("+
+			string(holds[0].Reason)+") than a freeze of tenant "+string(caller.Tenant)
+	}
+	return nil, "", problem(status, subject, why, "see `argosy get holds`; the platform alone "+
+		"releases what the guards and the freezes of the fleet hold")
 }
 
 func (s *Server) removeOrphan(ctx context.Context,

@@ -19,11 +19,11 @@ var (
 )
 
 // freezes are the recurring periods in which merged changes wait.
-func freezes(of string) field {
+func freezes(of, passer string) field {
 	return field{
 		name: "freezes",
 		doc: "Recurring periods in which merged changes to environments of " + of +
-			" wait, until the end or until `argosy release` (`docs/freezes.md`).",
+			" wait, until the end or until " + passer + " `argosy release` (`docs/freezes.md`).",
 		value: listOf(object(
 			field{name: "name", doc: "The name, for people.", example: "weekend", required: true,
 				value: textOf(formatName)},

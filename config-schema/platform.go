@@ -131,7 +131,7 @@ var kindFleet = describe(kind{
 		value: remedies("", field{
 			name: "atOnce", doc: "Engines with a restart under way.", example: "1", fallback: "1",
 			value: integer(1, 100)})},
-	freezes("all tenants"),
+	freezes("all tenants", "the platform runs"),
 	rings(),
 	bulletins(),
 	prometheus(),
@@ -505,7 +505,7 @@ var kindTenant = describe(kind{
 	field{name: "allow", doc: "Fields of declarations that are not for every tenant.",
 		example: "{replace: true}", value: allowances()},
 	pauseAdoption("of the tenant"),
-	freezes("the tenant"),
+	freezes("the tenant", "an owner of it, or the platform, runs"),
 	field{
 		name: "environments",
 		doc: "Grants to single environments of the tenant, beyond the fields above. Each one " +

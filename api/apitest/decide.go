@@ -191,10 +191,11 @@ func (s *Store) Approve(_ context.Context, a mirror.Approval) (mirror.Approval, 
 	}
 	a.At = time.Now().UTC()
 	s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h mirror.Hold) bool {
-		return h.Revision == a.Revision
+		own := h.Reason == mirror.HoldFrozen && h.Tenant == a.Tenant
+		return h.Revision == a.Revision && (a.Tenant == "" || own)
 	})
-	s.record(view.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " +
-		a.By})
+	s.record(view.Event{Kind: "hold", Tenant: a.Tenant, Name: string(a.Revision), At: a.At,
+		Text: "approved by " + a.By})
 	return a, nil
 }
 

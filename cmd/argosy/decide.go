@@ -19,8 +19,9 @@ func releaseCommand(a *app) *cobra.Command {
 		Use:   "release REVISION",
 		Short: "Release the held changes of a revision, exactly as `get holds` lists them",
 		Long: "The guards hold a change with too many deletions, an empty source or a rewritten\n" +
-			"history, and a freeze holds the changes to its environments. A release is bound to\n" +
-			"the revision and recorded with your token's name.\n" +
+			"history, and a freeze holds the changes to its environments. The platform releases\n" +
+			"them all; with a token of an owner, a tenant releases what its own freezes hold. A\n" +
+			"release is bound to the revision and recorded with your token's name.\n" +
 			"REVISION is a commit id of the config repo, in full or at least its first 7\n" +
 			"digits.",
 		Example: "  argosy get holds\n  argosy release 4f1c9e2a --note 'planned: team x has left'",
@@ -42,7 +43,8 @@ func releaseCommand(a *app) *cobra.Command {
 				return h.Revision
 			})
 			if errors.Is(err, errNoRevision) {
-				return fmt.Errorf("revision %s holds no change; see `argosy get holds`", args[0])
+				return fmt.Errorf("revision %s holds no change that this token may see; see "+
+					"`argosy get holds`", args[0])
 			}
 			if err != nil {
 				return err
@@ -53,9 +55,9 @@ func releaseCommand(a *app) *cobra.Command {
 			return err
 		}
 		for _, h := range done.Holds {
-			what := fmt.Sprintf("%d objects", len(h.Items))
+			what := plural(len(h.Items), "object")
 			if n := len(h.Paths); n > 0 {
-				what = fmt.Sprintf("%d files, %s", n, what)
+				what = plural(n, "file") + ", " + what
 			}
 			if err := a.printLine("released %s: %s (%s)", h.Revision.Short(), h.Reason,
 				what); err != nil {

@@ -161,7 +161,7 @@ func tokenCreate(a *app) *cobra.Command {
 	}
 	var owner string
 	cmd.Flags().StringVar(&owner, "owner", "", "entry of the tenant's spec.owners that the token "+
-		"decides for: it may approve waves")
+		"decides for: it may approve waves and differences, and pass the tenant's freezes")
 	cmd.Flags().StringVar(&tenant, "tenant", "",
 		"restrict it to this tenant (default: the whole platform)")
 	cmd.Flags().BoolVar(&write, "write", false,

@@ -143,6 +143,7 @@ type Hold struct {
 	Freeze fleet.Freeze
 	Scope  fleet.TenantName // whose freeze it is; "": the Fleet's
 	Until  time.Time
+	Then   *Hold // the tenant's freeze that lasts longer than the Fleet's, if one does
 }
 
 // String returns why the change waits, for people.
@@ -151,6 +152,9 @@ func (h Hold) String() string {
 		h.Until.UTC().Format("2006-01-02 15:04 UTC"))
 	if h.Freeze.Reason != "" {
 		text += " (" + h.Freeze.Reason + ")"
+	}
+	if h.Then != nil {
+		text += ", then " + h.Then.String()
 	}
 	return text
 }
@@ -186,8 +190,9 @@ func (c *Calendar) active(all []fleet.Freeze, scope fleet.TenantName) (out []Hol
 	return out
 }
 
-// Holds returns the freeze that holds a kind of change to an environment with these labels: of
-// several, the one that ends last, and the fleet's before the tenant's.
+// Holds returns the freeze that holds a kind of change to an environment with these labels: one of
+// the fleet before one of the tenant, which an owner may let the change pass, and of several the
+// one that ends last.
 func (c *Calendar) Holds(k fleet.FreezeKind, t fleet.TenantName,
 	labels map[string]string) (found Hold, held bool) {
 	of, known := c.of[t]
@@ -195,12 +200,22 @@ func (c *Calendar) Holds(k fleet.FreezeKind, t fleet.TenantName,
 		of = c.active(c.tenant(t), t)
 		c.of[t] = of
 	}
-	for _, all := range [][]Hold{c.fleet, of} {
-		for _, h := range all {
-			if h.Freeze.Holds(k) && h.Freeze.Covers(labels) &&
-				(!held || h.Until.After(found.Until)) {
-				found, held = h, true
-			}
+	found, held = last(c.fleet, k, labels)
+	own, ownHolds := last(of, k, labels)
+	switch {
+	case !held:
+		return own, ownHolds
+	case ownHolds && own.Until.After(found.Until):
+		found.Then = &own
+	}
+	return found, true
+}
+
+// last returns the hold of a kind of change that ends last.
+func last(all []Hold, k fleet.FreezeKind, labels map[string]string) (found Hold, held bool) {
+	for _, h := range all {
+		if h.Freeze.Holds(k) && h.Freeze.Covers(labels) && (!held || h.Until.After(found.Until)) {
+			found, held = h, true
 		}
 	}
 	return found, held

@@ -78,7 +78,8 @@ func TestAFreezeThatNeverEndsOrNeverBeginsIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheFreezeThatEndsLastHolds(t *testing.T) {
+// A freeze of the fleet holds before one of the tenant, which an owner may let a change pass.
+func TestAFreezeOfTheFleetHoldsBeforeOneOfATenant(t *testing.T) {
 	now := at("2026-11-28 12:00:00 +0100")
 	prod := map[string]string{"tier": "prod"}
 	short := fleet.Freeze{Name: "short", Schedule: "0 11 * * *",
@@ -98,7 +99,7 @@ func TestTheFreezeThatEndsLastHolds(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		{fleet.FreezeDeletions, "acme", prod, "weekend"},
+		{fleet.FreezeDeletions, "acme", prod, "short"},
 		{fleet.FreezeDeletions, "globex", prod, "short"},
 		{fleet.FreezeDeletions, "globex", nil, ""},
 		{fleet.FreezeChanges, "globex", prod, ""},
@@ -108,6 +109,18 @@ func TestTheFreezeThatEndsLastHolds(t *testing.T) {
 		if h.Freeze.Name != x.want || held != (x.want != "") {
 			t.Errorf("%s of %s in %v: %+v", x.kind, x.tenant, x.labels, h)
 		}
+	}
+	both, _ := c.Holds(fleet.FreezeDeletions, "acme", prod)
+	if got, want := both.String(), "freeze short of the fleet lasts until 2026-11-28 12:00 UTC, then "+
+		"freeze weekend of tenant acme lasts until 2026-11-30 05:00 UTC"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	longer := short
+	longer.Duration = fleet.Duration(72 * time.Hour)
+	c = freeze.At(now, []fleet.Freeze{short, longer}, of)
+	both, _ = c.Holds(fleet.FreezeDeletions, "acme", prod)
+	if both.Then != nil || both.Until.Before(now.Add(70*time.Hour)) {
+		t.Errorf("of several, not the one that ends last: %+v", both)
 	}
 	h, _ := c.Holds(fleet.FreezeChanges, "acme", nil)
 	if got, want := h.String(), "freeze weekend of tenant acme lasts until 2026-11-30 05:00 UTC"; got !=

@@ -107,7 +107,10 @@ type Hold struct {
 // Approval releases the holds of one revision.
 type Approval struct {
 	Revision fleet.Revision `json:"revision"`
-	By       string         `json:"by"`
-	At       time.Time      `json:"at"`
-	Note     string         `json:"note,omitempty"`
+	// whose owner releases what the tenant's own freezes hold, and nothing else; empty: the
+	// platform releases everything
+	Tenant fleet.TenantName `json:"tenant,omitempty"`
+	By     string           `json:"by"`
+	At     time.Time        `json:"at"`
+	Note   string           `json:"note,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/plan/guard"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -185,6 +186,141 @@ func TestAReleasePassesAFreezeOnceForItsContent(t *testing.T) {
 	if got := actions(h.apply(h.files.edit(checkoutFile, "v3}", "v4}"))); !strings.Contains(got,
 		"freeze Application checkout@prod") {
 		t.Errorf("the release covers the next commit: %s", got)
+	}
+}
+
+// pass is an approval of an owner of acme.
+func pass(h *house, rev fleet.Revision) func(*Request) {
+	return func(r *Request) {
+		r.Approvals = append(r.Approvals, mirror.Approval{Revision: rev, Tenant: "acme",
+			By: "group:acme (token:acme/alice)", At: h.now.Add(time.Second)})
+	}
+}
+
+// fleetFreeze has the fleet freeze acme's prod until an hour.
+func (h *house) fleetFreeze(hours int) {
+	h.t.Helper()
+	h.apply(h.files.with("fleet/fleet.yaml", fleetFile(fmt.Sprintf("  freezes: [{name: night, "+
+		"schedule: \"0 18 * * 5\", duration: %dh%s}]\n", hours, ofProd))))
+}
+
+func TestAnOwnerPassesTheFreezeOfTheTenant(t *testing.T) {
+	h := frozenHouse(t)
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	held := revision(h.n)
+	other := func(r *Request) {
+		r.Approvals = []mirror.Approval{{Revision: held, Tenant: "globex",
+			At: h.now.Add(time.Hour)}}
+	}
+	if p := h.again(other); len(p.Rows) > 0 {
+		t.Fatalf("another tenant's owner passes it: %s", actions(p))
+	}
+	p := h.again(pass(h, held))
+	if got := actions(p); got != "update Application checkout@prod" || h.w.Freezes() {
+		t.Errorf("%s", got)
+	}
+	if len(p.Syncs) != 1 || len(p.Ended) != 1 {
+		t.Errorf("syncs %+v, ended %v", p.Syncs, p.Ended)
+	}
+}
+
+// While the fleet and the tenant freeze an environment, the platform alone decides, whichever of
+// the two lasts longer. Then the tenant's freeze holds the change, and its owners decide.
+func TestNoOwnerPassesAFreezeOfTheFleet(t *testing.T) {
+	for name, hours := range map[string]int{"the fleet's ends first": 6, "the tenant's does": 70} {
+		t.Run(name, func(t *testing.T) {
+			h := frozenHouse(t)
+			h.fleetFreeze(hours)
+			h.apply(h.files.edit(checkoutFile, "v1}", "v2}").without(cartFile))
+			held := revision(h.n)
+			hold := h.held()
+			if hold.Tenant != "" || strings.Contains(hold.Message, ", then freeze weekend of "+
+				"tenant acme lasts until 2026-11-23 06:00 UTC") != (hours == 6) {
+				t.Errorf("%+v", hold)
+			}
+			early := mirror.Approval{Revision: held, Tenant: "acme", At: h.now.Add(time.Second)}
+			approval := func(r *Request) { r.Approvals = []mirror.Approval{early} }
+			if p := h.again(approval); len(p.Rows)+len(p.Holds) > 0 {
+				t.Fatalf("an owner of the tenant passes it: %s", actions(p))
+			}
+			if hours != 6 {
+				return
+			}
+			h.now = h.now.Add(6 * time.Hour)
+			if !h.w.Thaws(h.now) {
+				t.Fatal("the end of the fleet's freeze changes nothing")
+			}
+			p := h.again(approval)
+			if got := strings.Contains(actions(p), "update") ||
+				strings.Contains(actions(p), "delete"); got || h.held().Tenant != "acme" {
+				t.Fatalf("held by %q\n%s", h.held().Tenant, actions(p))
+			}
+			h.restart()
+			if h.w.Thaws(h.now) {
+				t.Error("it is planned again and again")
+			}
+			if p := h.again(approval); len(p.Rows) > 0 {
+				t.Errorf("a release from before it was the owners' counts: %s", actions(p))
+			}
+			if got := actions(h.again(pass(h, held))); !strings.Contains(got,
+				"update Application checkout@prod") ||
+				!strings.Contains(got, "delete Application cart@prod") {
+				t.Errorf("%s", got)
+			}
+		})
+	}
+}
+
+// The fleet's freeze begins between an owner's release and the plan that reads it.
+func TestALaterFreezeOfTheFleetHoldsWhatAnOwnerReleased(t *testing.T) {
+	h := frozenHouse(t)
+	h.apply(h.files.with("fleet/fleet.yaml", fleetFile("  freezes: [{name: night, schedule: "+
+		"\"0 20 * * 5\", duration: 10h}]\n")))
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}").without(cartFile))
+	if hold := h.held(); hold.Tenant != "acme" {
+		t.Fatalf("%+v", hold)
+	}
+	approval := pass(h, revision(h.n))
+	h.now = h.now.Add(90 * time.Minute)
+	if p := h.again(approval); strings.Contains(actions(p), "update Application") ||
+		strings.Contains(actions(p), "delete Application") || h.held().Tenant != "" {
+		t.Errorf("held by %q\n%s", h.held().Tenant, actions(p))
+	}
+}
+
+// held returns the only hold.
+func (h *house) held() mirror.Hold {
+	h.t.Helper()
+	all := guard.Holds(h.w.state.Held.Base(), h.w.state.Frozen.Base(), nil)
+	if len(all) != 1 {
+		h.t.Fatalf("%d holds: %+v", len(all), all)
+	}
+	return slices.Collect(maps.Values(all))[0]
+}
+
+// The deletion guards judge a deletion that passes a freeze, as at its end; the platform's release
+// passes them too.
+func TestAnOwnerPassesNoDeletionGuard(t *testing.T) {
+	h := frozenHouse(t)
+	h.apply(h.files.with("fleet/fleet.yaml", fleetFile("  guards: {maxDeletes: 1, "+
+		"maxDeletePercent: 1, alwaysAllowed: 1}\n")))
+	h.apply(h.files.with("fleet/tenants/acme.yaml", tenantFile("acme", fmt.Sprintf(weekend, ""))))
+	h.apply(h.files.without(checkoutFile).without(cartFile))
+	if hold := h.held(); hold.Reason != mirror.HoldFrozen || len(hold.Items) < 3 {
+		t.Fatalf("%+v", hold)
+	}
+	p := h.again(pass(h, revision(h.n)))
+	if hold := h.held(); hold.Reason != mirror.HoldDeletions ||
+		strings.Contains(actions(p), "delete Application") {
+		t.Errorf("%+v\n%s", hold, actions(p))
+	}
+	h.now = h.now.Add(time.Minute)
+	if p := h.again(pass(h, revision(h.n))); len(p.Rows) > 0 {
+		t.Errorf("an owner releases what a guard holds: %s", actions(p))
+	}
+	if got := actions(h.again(approve(h, revision(h.n)))); strings.Count(got,
+		"delete Application") < 3 {
+		t.Errorf("%s", got)
 	}
 }
 

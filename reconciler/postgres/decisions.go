@@ -13,7 +13,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Approve releases the holds of the approval's revision: it records the author, the time and the
+// Approve releases the holds of the approval's revision, or what freezes of the approval's tenant
+// hold of it: it records the author, the time and the
 // reason, and the reconciler acts on it. The time is the database's, like that of holds; At is
 // ignored, and set in the result. An approval covers earlier holds: approving a revision again
 // releases later ones, and the audit log keeps both.
@@ -24,18 +25,15 @@ func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Appr
 		return mirror.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
 	err := s.decide(ctx, func(tx pgx.Tx) error {
-		// A retry after a lost answer finds its own time.
-		tag, err := tx.Exec(ctx, `
-			INSERT INTO approvals AS a (revision, by, at, note) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (revision) DO UPDATE SET by = excluded.by, at = excluded.at, note = excluded.note WHERE a.at < excluded.at`,
-			string(a.Revision), text(a.By), a.At, message(a.Note))
-		if err != nil || tag.RowsAffected() == 0 {
+		recorded, err := recordApproval(ctx, tx, a)
+		if err != nil || !recorded {
 			return err
 		}
 		return recordDecision(
 			ctx, tx, decision{kind: mirror.OperationApprove, subject: "revision " +
-				a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
-				event: view.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
+				a.Revision.Short(), tenant: a.Tenant, revision: a.Revision, by: a.By, note: a.Note,
+				event: view.Event{Kind: "hold", Tenant: a.Tenant, Name: string(a.Revision),
+					Text: "approved"}})
 	})
 	if err != nil {
 		return mirror.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
@@ -44,15 +42,41 @@ func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Appr
 	return a, nil
 }
 
-// sqlApprovals reads approvals that can still release something: those of a revision in holds, and
-// those of the last week, for a hold that is about to be stored.
-const sqlApprovals = `
-	SELECT revision, by, at, note FROM approvals WHERE at > now() - interval '7 days'
-	UNION
-	SELECT a.revision, a.by, a.at, a.note FROM approvals a JOIN holds h ON h.revision = a.revision
-	ORDER BY at, revision`
+// recordApproval reports false if the approval is recorded already: a retry after a lost answer
+// finds its own time.
+func recordApproval(ctx context.Context, tx pgx.Tx, a mirror.Approval) (recorded bool, err error) {
+	sql := `
+		INSERT INTO approvals AS a (revision, by, at, note) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (revision) DO UPDATE SET by = excluded.by, at = excluded.at, note = excluded.note WHERE a.at < excluded.at`
+	args := []any{string(a.Revision), text(a.By), a.At, message(a.Note)}
+	if a.Tenant != "" {
+		sql = `
+			INSERT INTO freeze_releases AS a (revision, by, at, note, tenant, tenant_uid) VALUES ($1, $2, $3, $4, $5, live_tenant($5))
+			ON CONFLICT (revision, tenant) DO UPDATE SET by = excluded.by, at = excluded.at, note = excluded.note,
+				tenant_uid = excluded.tenant_uid WHERE a.at < excluded.at`
+		args = append(args, string(a.Tenant))
+	}
+	tag, err := tx.Exec(ctx, sql, args...)
+	return tag.RowsAffected() > 0, err
+}
 
-// Approvals returns the latest approval of each revision with pending changes, oldest first.
+// sqlApprovals reads approvals that can still release something: those of a revision in holds, and
+// those of the last week, for a hold that is about to be stored. One of an owner counts while its
+// tenant exists.
+const sqlApprovals = `
+	SELECT revision, '' AS tenant, by, at, note FROM approvals WHERE at > now() - interval '7 days'
+	UNION
+	SELECT a.revision, '', a.by, a.at, a.note FROM approvals a JOIN holds h ON h.revision = a.revision
+	UNION
+	SELECT revision, tenant, by, at, note FROM freeze_releases
+	WHERE at > now() - interval '7 days' AND tenant_uid = live_tenant(tenant)
+	UNION
+	SELECT a.revision, a.tenant, a.by, a.at, a.note FROM freeze_releases a JOIN holds h ON h.revision = a.revision AND h.tenant = a.tenant
+	WHERE a.tenant_uid = live_tenant(a.tenant)
+	ORDER BY at, revision, tenant`
+
+// Approvals returns the latest approval of each revision with pending changes, and the latest of
+// each tenant's owners, oldest first.
 func (s *Plans) Approvals(ctx context.Context) ([]mirror.Approval, error) {
 	all, err := collect(ctx, s.database, scanApproval, sqlApprovals)
 	return all, wrap(err, "approvals")

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +88,74 @@ func TestAFrozenApplicationHasTheStateOfItsPresentContent(t *testing.T) {
 	}
 	if !got[1].Held || got[1].Apply != mirror.ApplyHeld {
 		t.Errorf("the held deletion: %+v", got[1])
+	}
+}
+
+// An owner's release covers what freezes of the own tenant hold, until the tenant is removed.
+func TestAnOwnersReleaseCoversTheFreezesOfTheTenant(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx := t.Context()
+	key := application("eu-1", "acme", "web", "prod", "v1").Key
+	of := func(reason mirror.HoldReason, tenant fleet.TenantName) mirror.Hold {
+		return mirror.Hold{Revision: revision(1), Reason: reason, Tenant: tenant,
+			Message: "it waits", Items: []fleet.ObjectKey{key},
+			Since: must(s.Plans.Recent(ctx, time.Hour))(t).Now}
+	}
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex")}
+		r.Holds = []mirror.Hold{of(mirror.HoldFrozen, "acme"), of(mirror.HoldFrozen, "globex"),
+			of(mirror.HoldFrozen, ""), of(mirror.HoldDeletions, "acme")}
+	})))(t)
+	left := func() string {
+		holds, _, err := s.Views.Holds(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
+		check(t, err)
+		out := []string{}
+		for _, h := range holds {
+			out = append(out, fmt.Sprintf("%s/%s", h.Tenant, h.Reason))
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	owner := mirror.Approval{Revision: revision(1), Tenant: "acme",
+		By: "group:acme (token:acme/ann)", Note: "an urgent fix"}
+	done := must(s.Decisions.Approve(ctx, owner))(t)
+	if got, want := left(), "/frozen acme/deletions globex/frozen"; got != want {
+		t.Errorf("left %q, want %q", got, want)
+	}
+	own, _, err := s.Views.Holds(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
+	check(t, err)
+	if len(own) != 1 || own[0].Reason != mirror.HoldDeletions {
+		t.Errorf("the tenant sees %+v", own)
+	}
+	read := must(s.Plans.Approvals(ctx))(t)
+	if len(read) != 1 || read[0].Tenant != "acme" || read[0].By != owner.By ||
+		!read[0].At.Equal(done.At) || read[0].Note != owner.Note {
+		t.Errorf("%+v", read)
+	}
+	if snap := must(s.Plans.Load(ctx))(t); len(snap.Approvals) != 1 ||
+		snap.Approvals[0].Tenant != "acme" {
+		t.Errorf("the snapshot has %+v", snap.Approvals)
+	}
+	again := must(s.Decisions.Approve(ctx, owner))(t)
+	must(s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ops"}))(t)
+	read = must(s.Plans.Approvals(ctx))(t)
+	if len(read) != 2 || read[0].Tenant != "acme" || !read[0].At.Equal(again.At) ||
+		read[1].Tenant != "" || left() != "" {
+		t.Errorf("%+v, left %q", read, left())
+	}
+	entries, _, err := s.Views.Operations(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
+	check(t, err)
+	if len(entries) != 2 || entries[0].RequestedBy != owner.By ||
+		entries[0].Message != owner.Note {
+		t.Errorf("the tenant's record has %+v", entries)
+	}
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
+		r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}}
+	})))(t)
+	if read := must(s.Plans.Approvals(ctx))(t); len(read) != 1 || read[0].Tenant != "" {
+		t.Errorf("the release of a removed tenant counts: %+v", read)
 	}
 }

@@ -399,7 +399,7 @@ func scanHold(row pgx.CollectableRow) (mirror.Hold, error) {
 
 func scanApproval(row pgx.CollectableRow) (mirror.Approval, error) {
 	var a mirror.Approval
-	err := row.Scan(&a.Revision, &a.By, &a.At, &a.Note)
+	err := row.Scan(&a.Revision, &a.Tenant, &a.By, &a.At, &a.Note)
 	return a, err
 }
 

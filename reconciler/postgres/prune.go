@@ -81,6 +81,9 @@ func prunings(r Retention) []pruning {
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
 			SELECT revision FROM approvals a WHERE at < now() - $1::interval AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = a.revision)
 			ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"freeze releases", r.Operations, `DELETE FROM freeze_releases WHERE (revision, tenant) IN (
+			SELECT revision, tenant FROM freeze_releases a WHERE at < now() - $1::interval AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = a.revision)
+			ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"syncs", r.Revisions, `DELETE FROM syncs WHERE id IN (
 			SELECT s.id FROM syncs s WHERE s.state IN ('Succeeded', 'Failed')
 				AND NOT EXISTS (SELECT FROM operations o WHERE o.id = s.operation AND o.started_at > now() - $1::interval)

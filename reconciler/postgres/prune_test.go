@@ -37,8 +37,10 @@ var history = map[string]string{
 	"removals":         `INSERT INTO removals (engine, kind, name, life, at) SELECT 'e', 'Application', n::text, 'l', now() - $2::interval FROM generate_series(1, $1) n`,
 	"tombstones":       `INSERT INTO tombstones SELECT 'e', 'Application', 'old-' || i, '', '', 1, 1, 'Delete', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"recorded_changes": `INSERT INTO recorded_changes (base, head, changed, at) SELECT 'a', 'b', '{acme}', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"pushes":           `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"rebalances":       `INSERT INTO rebalances (id, state, engines, ended_at) SELECT 'old-' || i, 'Done', '[]', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"freeze_releases": `INSERT INTO freeze_releases (revision, tenant, by, at, note)
+		SELECT 'old-' || i, 'acme', 'ann', now() - $2::text::interval, '' FROM generate_series(1, $1::int) i`,
+	"pushes":     `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"rebalances": `INSERT INTO rebalances (id, state, engines, ended_at) SELECT 'old-' || i, 'Done', '[]', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"rollouts": `INSERT INTO rollouts (id, tenant, deployment, state, body, begun_at, ended_at)
 		SELECT 'old-' || i, 'acme', 'd', 'Done', '{}', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"looks": `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,

@@ -338,6 +338,8 @@ func (s *Views) Holds(ctx context.Context, scope view.Scope, by view.Filter,
 	f := filter{}
 	if !by.Approved {
 		f.and("NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)")
+		f.and("NOT (h.reason = 'frozen' AND EXISTS (SELECT FROM freeze_releases a " +
+			"WHERE a.revision = h.revision AND a.tenant = h.tenant AND a.at >= h.since))")
 	}
 	f.tenants("h.tenant", scope, by.Tenant)
 	f.equal("h.revision", string(by.Revision))

@@ -136,6 +136,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		SELECT t.tenant, 'prod', 'web', t.uid, '', 'eu-1', 'eu-2', 'Check' FROM tenants t`)
 	exec(t, url, `INSERT INTO shadow_differences (engine, application, ring, version, digest, tenant, tenant_uid, environment, deployment, inputs, revision)
 		SELECT 'eu-1', t.tenant, 'canary', '3.5.7', '', t.tenant, t.uid, 'prod', 'web', '', '' FROM tenants t`)
+	exec(t, url, `INSERT INTO freeze_releases (revision, tenant, tenant_uid, by, at, note)
+		SELECT 'a', t.tenant, t.uid, 'ann', now(), '' FROM tenants t`)
 	exec(t, url, `INSERT INTO rollouts (id, tenant, deployment, tenant_uid, state, body, begun_at)
 		SELECT t.tenant, t.tenant, 'web', t.uid, 'Running', '{}', now() FROM tenants t`)
 	conn := connect(t, url)

@@ -17,8 +17,8 @@ import (
 const frostyFile = "tenants/acme/deployments/frosty.yaml"
 
 // A freeze of staging begins while its Application follows a branch. The branch moves, and commits
-// change the Application: nothing reaches staging before a person releases one commit, and the rest
-// at the end of the freeze, which no commit brings about.
+// change the Application: nothing reaches staging before an owner of the tenant releases one
+// commit, and the rest at the end of the freeze, which no commit brings about.
 func TestAFreezeHoldsAnEnvironmentUntilItEnds(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
@@ -104,7 +104,20 @@ func TestAFreezeHoldsAnEnvironmentUntilItEnds(t *testing.T) {
 		t.Errorf("the Application has the limit %d in the freeze", got)
 	}
 
-	f.must(t, "release", held.Short(), "--note", "an urgent fix")
+	ofAcme := func(name string, flags ...string) (token string) {
+		t.Helper()
+		return strings.TrimSpace(f.must(t, append([]string{"token", "create", name, "--tenant",
+			"acme", "--write"}, flags...)...))
+	}
+	if _, errs, code := f.argosyAs(t, ofAcme("frosty-ci"), "release", held.Short()); code != 4 ||
+		!strings.Contains(errs, "of no owner") {
+		t.Errorf("a token of no owner: exit code %d\n%s", code, errs)
+	}
+	owner := ofAcme("frosty-lead", "--owner", "github:example/acme-leads")
+	if _, errs, code := f.argosyAs(t, owner, "release", held.Short(), "--note",
+		"an urgent fix"); code != 0 {
+		t.Fatalf("an owner of acme: exit code %d\n%s", code, errs)
+	}
 	eventually(t, "the released change is synced in the freeze", func() string {
 		if got := f.historyLimit(t); got != 4 {
 			return fmt.Sprintf("the limit is %d", got)

@@ -411,6 +411,14 @@ func (r result) render(d detail) string {
 	return p.String()
 }
 
+// passer names who lets a change pass the freeze that holds it.
+func passer(h mirror.Hold) string {
+	if h.Tenant == "" {
+		return "the platform"
+	}
+	return "an owner of tenant " + code(string(h.Tenant)) + " or the platform"
+}
+
 func (r result) holds(p *page, d detail) {
 	var list []string
 	for _, h := range r.m.Holds {
@@ -419,8 +427,8 @@ func (r result) holds(p *page, d detail) {
 			code("argosy release "+string(h.Revision)) + "."
 		if h.Reason == mirror.HoldFrozen {
 			text = report.Count(len(h.Items), "Application") + ": " + words(h.Message) +
-				". To let " + report.Plural(len(h.Items), "it", "them") + " pass: " +
-				code("argosy release "+string(h.Revision)) + "."
+				". To let " + report.Plural(len(h.Items), "it", "them") + " pass, " + passer(h) +
+				" runs " + code("argosy release "+string(h.Revision)) + "."
 		}
 		if n := len(h.Paths); n > 0 {
 			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " +

@@ -34,16 +34,26 @@ func (s *State) HeldBy(c *freeze.Calendar, k fleet.FreezeKind, id fleet.Applicat
 	return c.Holds(k, id.Tenant, env.Labels)
 }
 
-// Thawing returns the changes that no freeze holds any more; true: since a person has released
-// them. It costs what freezes hold.
+// Passes reports whether an owner of a tenant has let a held change pass the freeze of the tenant
+// that holds it now. No owner of a tenant passes a freeze of the Fleet.
+func Passes(approvals []mirror.Approval, held mirror.HoldID, since time.Time,
+	now freeze.Hold) bool {
+	return held.Tenant != "" && held.Tenant == now.Scope &&
+		reviews.PassedBy(approvals, held.Tenant, held.Revision, since)
+}
+
+// Thawing returns the changes that no freeze holds any more, that a person has released, which are
+// true, and that wait for the freeze of another party than before. It costs what freezes hold.
 func (s *State) Thawing(c *freeze.Calendar,
 	approvals []mirror.Approval) (out map[fleet.ApplicationID]bool) {
 	for id, f := range s.Frozen.Base() {
 		if f.Rollout {
 			continue
 		}
-		released := reviews.Approved(approvals, f.Revision, f.Since)
-		if _, still := s.HeldBy(c, fleet.FreezeChanges, id); released || !still {
+		h, still := s.HeldBy(c, fleet.FreezeChanges, id)
+		released := reviews.Approved(approvals, f.Revision, f.Since) ||
+			still && Passes(approvals, f.Hold(), f.Since, h)
+		if released || !still || h.Scope != f.Scope {
 			Set(&out, id, released)
 		}
 	}
@@ -66,7 +76,8 @@ func (s *State) Unknown() bool {
 	return s.RevisionHold != nil && s.RevisionHold.Reason == mirror.HoldFrozen
 }
 
-// Thaws reports whether a freeze that held a change or a deletion is over.
+// Thaws reports whether the freeze that held a change or a deletion is over, or one of another
+// party holds it now.
 func (s *State) Thaws(now time.Time) bool {
 	c := s.Freezes(now)
 	if len(s.Thawing(c, nil)) > 0 || s.Unknown() {
@@ -76,7 +87,7 @@ func (s *State) Thaws(now time.Time) bool {
 		if h.Reason != mirror.HoldFrozen || s.Catalog.Environment(id.In()) == nil {
 			continue
 		}
-		if _, still := s.HeldBy(c, fleet.FreezeDeletions, id); !still {
+		if now, still := s.HeldBy(c, fleet.FreezeDeletions, id); !still || now.Scope != h.Scope {
 			return true
 		}
 	}

@@ -66,7 +66,10 @@ func (p *phase) freeze(a place.Application) error {
 	}
 	// an approval of the revision that brought it releases it
 	if before && (was.Hash == m.Hash || a.Moves) {
-		f.Revision, f.Since = was.Revision, was.Since
+		f.Revision = was.Revision
+		if was.Scope == f.Scope { // otherwise no one has seen who may let it pass
+			f.Since = was.Since
+		}
 	}
 	p.Frozen.Set(a.ID, f)
 	if synced {

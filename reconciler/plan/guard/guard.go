@@ -54,7 +54,7 @@ func Judge(
 		switch {
 		case waived[u.Key]:
 			out = append(out, Verdict{Unwanted: u, Approved: true})
-		case freezes:
+		case freezes && (u.Was == nil || !r.passes(*u.Was, frozen)):
 			h := applied.Held{Scope: frozen.Scope, Reason: mirror.HoldFrozen, Why: frozen.String()}
 			out = append(out, j.hold(u, h))
 		case review.Approved:
@@ -88,6 +88,12 @@ func (r Request) frozen(s *applied.State, id fleet.ApplicationID) (freeze.Hold, 
 		return freeze.Hold{}, false
 	}
 	return s.HeldBy(r.Freezes, fleet.FreezeDeletions, id)
+}
+
+// passes reports whether an owner of the tenant has let the deletion pass the tenant's freeze. The
+// guards judge it then, as at the end of the freeze.
+func (r Request) passes(h applied.Held, now freeze.Hold) bool {
+	return h.Reason == mirror.HoldFrozen && applied.Passes(r.Approvals, h.Hold(), h.Since, now)
 }
 
 type judge struct {

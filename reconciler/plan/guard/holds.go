@@ -14,7 +14,8 @@ import (
 )
 
 // Release decides about the deletions that are held: those that an approval releases, those that
-// are reviewed by now, and those whose message changes because they are known not to be reviewed.
+// are reviewed by now or pass a freeze, and those whose message changes because they are known not
+// to be reviewed.
 func Release(s *applied.State, r Request) (freed place.Freed, explained []applied.Held) {
 	freed = place.Freed{}
 	for id, h := range s.Held.Base() {
@@ -23,7 +24,8 @@ func Release(s *applied.State, r Request) (freed place.Freed, explained []applie
 			continue
 		}
 		if h.Reason == mirror.HoldFrozen {
-			if _, still := r.frozen(s, id); !still {
+			now, still := r.frozen(s, id)
+			if !still || now.Scope != h.Scope || r.passes(h, now) {
 				freed[id] = place.Reviewed
 			}
 			continue

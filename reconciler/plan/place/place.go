@@ -25,7 +25,8 @@ type Input struct {
 	// changes. The freezes of the revision hold each Application that its engine does not show as
 	// declared.
 	Resumes bool
-	// Thawing is the frozen changes that are made now. A person has released those that are true.
+	// Thawing is the frozen changes that are decided again. A person has released those that are
+	// true.
 	Thawing map[fleet.ApplicationID]bool
 
 	Steps map[fleet.DeploymentID]mirror.RolloutStep // of rollouts, taken with this plan

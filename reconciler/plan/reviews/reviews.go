@@ -67,11 +67,17 @@ func Shows(reviewed map[string]string, in catalog.Input) bool {
 	return ok && (blob == "") == in.Removed && (in.Removed || blob == in.Blob)
 }
 
-// Approved reports whether a revision was approved after something of it was listed as held: an
-// approval releases what was listed, no more.
+// Approved reports whether the platform approved a revision after something of it was listed as
+// held: an approval releases what was listed, no more.
 func Approved(approvals []mirror.Approval, rev fleet.Revision, since time.Time) bool {
+	return PassedBy(approvals, "", rev, since)
+}
+
+// PassedBy is Approved for what a freeze of a tenant holds, and an owner of the tenant.
+func PassedBy(approvals []mirror.Approval, t fleet.TenantName, rev fleet.Revision,
+	since time.Time) bool {
 	return slices.ContainsFunc(approvals, func(a mirror.Approval) bool {
-		return a.Revision == rev && !a.At.Before(since)
+		return a.Tenant == t && a.Revision == rev && !a.At.Before(since)
 	})
 }
 
