@@ -952,8 +952,11 @@ func (c *comment) after(p *page) {
 				tick("argosy release")+" of the merge commit.")
 		}
 	}
-	p.para("**After the merge** " +
-		strings.Join(append(parts, "This comment then shows the state of each Application."), " "))
+	follows := "This comment then shows the state of each Application."
+	if len(c.rows) == 0 && len(c.f.Plan.Rings) > 0 {
+		follows = tick("argosy get rings") + " shows how far they are."
+	}
+	p.para("**After the merge** " + strings.Join(append(parts, follows), " "))
 }
 
 // arrival is when which engine has it.

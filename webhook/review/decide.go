@@ -590,7 +590,20 @@ func (f Facts) tally(v Verdict) string {
 	}
 	counts, cleared := f.Plan.Counts, min(len(v.Cleared), f.Plan.Counts.Held)
 	counts.Held, counts.Deleted = counts.Held-cleared, counts.Deleted+cleared
-	return tally(counts, moved(f.Plan.Tenants))
+	text := tally(counts, moved(f.Plan.Tenants))
+	if n := f.upgraded(); n > 0 {
+		text += ", " + report.Count(n, "engine") + report.Plural(n, " changes", " change") +
+			" with " + report.Plural(n, "its ring", "their rings")
+	}
+	return text
+}
+
+// upgraded counts the engines that get another Argo CD or another agent.
+func (f Facts) upgraded() (n int) {
+	for _, r := range f.Plan.Rings {
+		n += len(r.Engines)
+	}
+	return n
 }
 
 func moved(tenants []report.Tenant) (n int) {

@@ -35,9 +35,16 @@ type RingEngine struct {
 
 // Summary counts the engines that change, and names the pace.
 func (r Ring) Summary() string {
-	s := fmt.Sprintf("after the merge %s %s Argo CD %s, %d at once; the soak takes %s",
-		Count(len(r.Engines), "engine"), Plural(len(r.Engines), "gets", "get"), r.Version, r.AtOnce,
-		r.Soak.Short())
+	s := fmt.Sprintf("after the merge %s %s Argo CD %s", Count(len(r.Engines), "engine"),
+		Plural(len(r.Engines), "gets", "get"), r.Version)
+	switch {
+	case len(r.Engines) == 1:
+	case r.AtOnce <= 1:
+		s += ", one at a time"
+	default:
+		s += fmt.Sprintf(", %d at once", r.AtOnce)
+	}
+	s += "; the soak takes " + r.Soak.Short()
 	if r.After != "" {
 		s += "; it begins when ring " + r.After + " is Done"
 	}
@@ -85,10 +92,10 @@ func (r Ring) Approval() string {
 	case r.SkipShadow:
 		return "They change without a comparison of what " + r.Version + " renders"
 	}
-	limit := "each Application that differs"
+	limit := "each of its Applications that differs"
 	if r.Differences > 0 {
 		limit += fmt.Sprintf(", once there are more than %d", r.Differences)
 	}
-	return fmt.Sprintf("Before, %s renders the Applications of %s beside the present version. "+
-		"The owners of its tenant approve %s", r.Version, Count(n, "engine"), limit)
+	return fmt.Sprintf("Before that, %s renders the Applications of %s beside the present version. "+
+		"The owners of a tenant approve %s", r.Version, Count(n, "engine"), limit)
 }
