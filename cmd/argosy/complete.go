@@ -27,6 +27,18 @@ func (a *app) completeNames(r resource) cobra.CompletionFunc {
 	}
 }
 
+// completeOne completes the only argument of a command with a name of a kind.
+func (a *app) completeOne(cmd *cobra.Command, kind string) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string,
+		cobra.ShellCompDirective) {
+		r, err := findResource(kind)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.namesOf(cmd.Context(), r, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeKinds completes the kind and then its names, for commands with both as arguments.
 func (a *app) completeKinds(kinds func(resource) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string,

@@ -67,10 +67,12 @@ type chosen struct {
 	applications []string
 }
 
-func (o *chosen) flags(cmd *cobra.Command) {
+func (o *chosen) flags(a *app, cmd *cobra.Command) {
+	a.completeOne(cmd, "rings")
 	cmd.Flags().StringVar(&o.tenant, "tenant", "", "only of this tenant")
 	cmd.Flags().StringSliceVar(&o.applications, "application", nil,
 		"only of this Application: tenant/deployment@environment")
+	a.completeFlag(cmd, "tenant")
 }
 
 // find returns the chosen differences. An Application without one is an error.
@@ -107,7 +109,7 @@ func ringDifferencesCommand(a *app) *cobra.Command {
 			"-o json` prints them for programs.",
 		Example: "  argosy rings differences canary --tenant acme", Args: exactly("RING"),
 	}
-	o.flags(cmd)
+	o.flags(a, cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {
@@ -183,7 +185,7 @@ func ringApproveCommand(a *app) *cobra.Command {
 			"  argosy rings approve canary --application acme/checkout@prod-eu --reason 'expected'",
 		Args: exactly("RING"),
 	}
-	o.flags(cmd)
+	o.flags(a, cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the record")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.tenant == "" && len(o.applications) == 0 {
@@ -209,7 +211,7 @@ func ringApproveCommand(a *app) *cobra.Command {
 				return err
 			}
 		}
-		return a.printLine("approved %d differences of ring %s", len(all), args[0])
+		return a.printLine("approved %s of ring %s", plural(len(all), "difference"), args[0])
 	}
 	return cmd
 }

@@ -49,7 +49,7 @@ var freezeColumns = []column[view.Freeze]{
 		return table.Text(strings.Join(kinds, ","))
 	}},
 	{head: "SCHEDULE", wide: true, of: func(v view.Freeze, _ time.Time) table.Value {
-		return table.Text(v.Schedule + " for " + time.Duration(v.Duration).String() + ", " +
+		return table.Text(v.Schedule + " for " + v.Duration.Short() + ", " +
 			v.TimeZone)
 	}},
 	{head: "REASON", wide: true, of: func(v view.Freeze, _ time.Time) table.Value {

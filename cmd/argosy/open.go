@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,16 +58,20 @@ func openCommand(a *app) *cobra.Command {
 		program, before := browser()
 		if err := exec.CommandContext(cmd.Context(), program,
 			append(before, server.String())...).Run(); err != nil {
-			return fmt.Errorf("failed to start a browser by %s: %w; open the URL yourself", program,
-				err)
+			return fmt.Errorf("failed to start a browser by %s: %w; open the URL yourself, or set "+
+				"BROWSER", program, err)
 		}
 		return nil
 	}
 	return cmd
 }
 
-// browser returns the program that opens a URL on this system, and its arguments before the URL.
+// browser returns the program that opens a URL on this system, and its arguments before the URL:
+// $BROWSER, or what the system has for that.
 func browser() (program string, before []string) {
+	if own := strings.Fields(os.Getenv("BROWSER")); len(own) > 0 {
+		return own[0], own[1:]
+	}
 	switch runtime.GOOS {
 	case "darwin":
 		return "open", nil

@@ -44,6 +44,7 @@ func poolCommand(a *app, verb, short, long, done, hint string) *cobra.Command {
 		Example: "  argosy pools " + verb + " eu --reason 'the cluster is full'",
 	}
 	cmd.Flags().StringVar(&d.Reason, "reason", "", "reason, for the record")
+	a.completeOne(cmd, "pools")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {
@@ -140,7 +141,7 @@ func describePool(ctx context.Context, c *client.Client, name string) (descripti
 			{Name: "Message", Value: table.Text(p.Message)},
 			{Name: "Load", Value: table.Text(fmt.Sprintf("%d%%, target %d%%", p.Load,
 				p.TargetLoad))},
-			{Name: "Waiting", Value: table.Text(fmt.Sprintf("%d environments", p.Waiting))},
+			{Name: "Waiting", Value: table.Text(plural(p.Waiting, "environment"))},
 			{Name: "Bounds", Value: table.Text(fmt.Sprintf("%d to %d instances", p.Min, p.Max))},
 			{Name: "Ring", Value: table.Text(p.Ring)},
 			{Name: "Paused", Value: table.Text(paused)},

@@ -55,6 +55,7 @@ func ringCommand(a *app, verb, short, long, done, hint string) *cobra.Command {
 		Example: "  argosy rings " + verb + " canary --reason 'incident 42'",
 	}
 	cmd.Flags().StringVar(&d.Reason, "reason", "", "reason, for the record")
+	a.completeOne(cmd, "rings")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {

@@ -51,6 +51,7 @@ func rolloutCommand(a *app, verb mirror.RolloutVerb, done, short, long,
 		Args:    exactly("TENANT/DEPLOYMENT"),
 	}
 	cmd.Flags().StringVar(&d.Reason, "reason", "", "reason, for the record")
+	a.completeOne(cmd, "rollouts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := rolloutOf(args[0])
 		if err != nil {
@@ -105,7 +106,7 @@ var rolloutColumns = []column[mirror.Rollout]{
 		return table.Text(r.Revision.Short())
 	}},
 	{head: "AGE", of: func(r mirror.Rollout, now time.Time) table.Value {
-		return ago(&r.BegunAt, now)
+		return age(r.BegunAt, now)
 	}},
 	{head: "ID", wide: true, of: func(r mirror.Rollout, _ time.Time) table.Value {
 		return table.Text(r.ID)
@@ -137,15 +138,12 @@ var waveColumns = []column[waveRow]{
 		return table.Text(fmt.Sprintf("%d %s", w.n, w.Name))
 	}},
 	{head: "STATE", of: func(w waveRow, _ time.Time) table.Value { return table.State(w.State) }},
-	{head: "SINCE", of: func(w waveRow, now time.Time) table.Value { return ago(&w.Since, now) }},
+	{head: "SINCE", of: func(w waveRow, now time.Time) table.Value { return age(w.Since, now) }},
 	{head: "HEALTHY", of: func(w waveRow, _ time.Time) table.Value {
 		return table.Text(fmt.Sprintf("%d/%d", w.healthy, w.members))
 	}},
 	{head: "SOAK", of: func(w waveRow, _ time.Time) table.Value {
-		if w.Soak == 0 {
-			return table.Text("")
-		}
-		return table.Text(time.Duration(w.Soak).String())
+		return table.Text(w.Soak.Short())
 	}},
 	{head: "AT ONCE", of: func(w waveRow, _ time.Time) table.Value {
 		return table.Text(w.MaxConcurrent)
@@ -186,9 +184,12 @@ var metricColumns = []column[metricRow]{
 	{head: "METRIC", of: func(m metricRow, _ time.Time) table.Value { return table.Text(m.Name) }},
 	{head: "WAVE", of: func(m metricRow, _ time.Time) table.Value { return table.Text(m.wave) }},
 	{head: "STATE", of: func(m metricRow, _ time.Time) table.Value { return table.State(m.State) }},
-	{head: "SINCE", of: func(m metricRow, now time.Time) table.Value { return ago(&m.Since, now) }},
+	{head: "SINCE", of: func(m metricRow, now time.Time) table.Value { return age(m.Since, now) }},
 	{head: "MEASURED", of: func(m metricRow, now time.Time) table.Value {
-		return ago(m.MeasuredAt, now)
+		if m.MeasuredAt == nil {
+			return table.Text("never")
+		}
+		return age(*m.MeasuredAt, now)
 	}},
 	{head: "MESSAGE", of: func(m metricRow, _ time.Time) table.Value {
 		return table.Text(m.Message)
@@ -201,7 +202,7 @@ var memberColumns = []column[memberRow]{
 	}},
 	{head: "WAVE", of: func(m memberRow, _ time.Time) table.Value { return table.Text(m.wave) }},
 	{head: "STATE", of: func(m memberRow, _ time.Time) table.Value { return table.State(m.State) }},
-	{head: "SINCE", of: func(m memberRow, now time.Time) table.Value { return ago(&m.Since, now) }},
+	{head: "SINCE", of: func(m memberRow, now time.Time) table.Value { return age(m.Since, now) }},
 	{head: "MESSAGE", of: func(m memberRow, _ time.Time) table.Value {
 		return table.Text(m.Message)
 	}},

@@ -77,7 +77,7 @@ func TestAChangeGoesInWaves(t *testing.T) {
 	for _, c := range p.Rows {
 		want := map[string]string{"checkout@staging": "wave 1 of 2 (dev): begins at once",
 			"checkout@prod": "wave 2 of 2 (rest): begins once wave 1 (dev) is Synced and Healthy for " +
-				"10m0s"}[c.Subject]
+				"10m"}[c.Subject]
 		if c.Note != want {
 			t.Errorf("%s: %q, want %q", c.Subject, c.Note, want)
 		}

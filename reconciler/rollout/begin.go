@@ -178,7 +178,7 @@ func Note(r mirror.Rollout, m mirror.RolloutMember) string {
 	before := r.Waves[m.Wave-1]
 	text += fmt.Sprintf("once wave %d (%s) is Synced and Healthy", m.Wave, before.Name)
 	if before.Soak > 0 {
-		text += " for " + time.Duration(before.Soak).String()
+		text += " for " + before.Soak.Short()
 	}
 	if w.Approval {
 		text += ", and it is approved"

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
@@ -107,7 +106,7 @@ func (r result) strips(p *page, d detail) {
 				state += " since " + utc(w.Since)
 			}
 			if w.Soak > 0 && w.State == mirror.WaveSoaking {
-				state += " for " + time.Duration(w.Soak).String()
+				state += " for " + w.Soak.Short()
 			}
 			waves = append(waves, fmt.Sprintf("%d %s %s", i+1, words(w.Name), state))
 		}

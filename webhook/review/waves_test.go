@@ -124,7 +124,7 @@ func TestTheCommentFollowsARollout(t *testing.T) {
 		"merged-wave-1": {line: "Merged: 0 of 2 Applications done",
 			text: []string{"1 canary changes", "begins after wave 1 of 2 (canary)"}},
 		"merged-wave-1-soaks": {line: "Merged: 1 of 2 Applications done",
-			text: []string{"1 canary soaks since 2026-11-20 12:00 UTC for 10m0s"}},
+			text: []string{"1 canary soaks since 2026-11-20 12:00 UTC for 10m"}},
 		"merged-wave-2-waits": {line: "Merged: wave 2 of 2 (prod) waits for an approval",
 			text: []string{"argosy rollouts approve acme/checkout"}},
 		"merged-wave-2": {line: "Merged: 1 of 2 Applications done",
