@@ -64,6 +64,7 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /strays", s.signedIn(s.orphansPage))
 	s.mux.HandleFunc("GET /unproven", s.signedIn(s.unprovenPage))
 	s.mux.HandleFunc("GET /rings", s.signedIn(s.ringsPage))
+	s.mux.HandleFunc("GET /pools", s.signedIn(s.poolsPage))
 	s.mux.HandleFunc("GET /rollouts", s.signedIn(s.rolloutsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/rollouts/{deployment}", s.signedIn(s.rolloutPage))
 	s.mux.HandleFunc("GET /freezes", s.signedIn(s.freezesPage))
@@ -135,7 +136,7 @@ func (s *website) render(w http.ResponseWriter, status int, name string, data an
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
-	"application", "agents", "orphans", "unproven", "rings", "rollouts", "rollout",
+	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
 	"freezes", "pulls", "pull", "differences", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
@@ -171,15 +172,18 @@ func ago(now time.Time, when any) string {
 // tone returns the colour of a state: good, busy, bad or none.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "Done", "true":
+	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "Done", "Steady", "Serving",
+		"true":
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
 		"Moving", "Waiting", "Paused", "Proposed", "Soaking", "Installing", "Releasing",
-		"AwaitsApproval", "Changing", "Returning", "Rendering", "Differs",
+		"AwaitsApproval", "Growing", "Resizing", "Making", "Removing", "Ending",
+		"Changing", "Returning", "Rendering", "Differs",
 		"Suspended", "Terminating":
 		return "busy"
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",
-		"DeletionBlocked", "Stopped", "Evacuated", "Halted", "Unavailable", "Refused", "Left":
+		"DeletionBlocked", "Stopped", "Evacuated", "Halted", "Unavailable", "Refused", "Left",
+		"Full", "Blocked":
 		return "bad"
 	}
 	return "none"
@@ -255,6 +259,10 @@ type (
 		frame
 		Rings     []mirror.Ring
 		Bulletins []view.Bulletin
+	}
+	poolsView struct {
+		frame
+		Pools []mirror.Pool
 	}
 	environmentView struct {
 		frame
@@ -492,6 +500,17 @@ func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.T
 	v.Rings = many(g, s.reader.Rings, view.Filter{}, manyItems)
 	v.Bulletins = many(g, s.reader.Bulletins, view.Filter{}, manyItems)
 	s.show(w, r, token, "rings", "rings", v, g.err)
+}
+
+// poolsPage shows the pools of engines. Only the platform may see it.
+func (s *website) poolsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	if token.Tenant != "" {
+		g.err = mirror.ErrNotFound // engines belong to the platform
+	}
+	v := poolsView{frame: s.frame("Pools", token)}
+	v.Pools = many(g, s.reader.Pools, view.Filter{}, manyItems)
+	s.show(w, r, token, "pools", "pools", v, g.err)
 }
 
 // nextOfEngine returns the query string of the next page of a list that the query string may limit

@@ -18,7 +18,9 @@ func withPools() apitest.Mirror {
 	m.Pools = []mirror.Pool{
 		{Name: "eu", State: mirror.PoolFull, Message: "the pool may have 1 instances", Waiting: 2,
 			Load: 95, Since: time.Now(), Instances: []fleet.PoolMember{{Pool: "eu", Number: 1,
-				Cluster: "home", State: fleet.MemberServing}}},
+				Cluster: "home", State: fleet.MemberServing, Sizing: fleet.Sizing{Size: "large",
+					SizedWhy: "<b>1.84 of 2 CPU"}}},
+			Sizing: map[int]mirror.SizeMemory{1: {Refused: "larger"}}},
 		{Name: "us", State: mirror.PoolSteady, Since: time.Now()},
 	}
 	return m
@@ -61,4 +63,14 @@ func TestPoolsAreReadByThePlatformAlone(t *testing.T) {
 		t.Errorf("a tenant reads pools: %d %s", a.status, a.body)
 	}
 	s.want(list("", ""), http.StatusUnauthorized, "")
+
+	s.want(s.page("/pools", readerToken), http.StatusOK, `id="pool-eu"`, `href="/engines/eu-1"`,
+		"2 environments wait", "large", "its Pods did not get larger", "&lt;b&gt;1.84 of 2 CPU")
+	if a := s.page("/pools", acmeToken); a.status != http.StatusNotFound ||
+		strings.Contains(a.body, "home") {
+		t.Errorf("the page shows a tenant the pools: %d", a.status)
+	}
+	none := newSite(t, content())
+	none.want(none.page("/pools", platformToken), http.StatusOK, "No pool is declared",
+		"EnginePool")
 }

@@ -118,6 +118,9 @@ type PoolMember struct {
 	Sizing
 }
 
+// Engine returns the name of the instance.
+func (m PoolMember) Engine() EngineName { return InstanceName(m.Pool, m.Number) }
+
 // Sizing is the size of an instance of a pool (ADR 0080).
 type Sizing struct {
 	Size      string    `json:"size,omitempty"` // the name of a PoolSize; "" without sizes
