@@ -65,7 +65,7 @@ func TestPoolsAreReadByThePlatformAlone(t *testing.T) {
 	s.want(list("", ""), http.StatusUnauthorized, "")
 
 	s.want(s.page("/pools", readerToken), http.StatusOK, `id="pool-eu"`, `href="/engines/eu-1"`,
-		"2 environments wait", "large", "its Pods did not get larger", "&lt;b&gt;1.84 of 2 CPU")
+		"wait for an engine: 2.", "large", "its Pods did not get larger", "&lt;b&gt;1.84 of 2 CPU")
 	if a := s.page("/pools", acmeToken); a.status != http.StatusNotFound ||
 		strings.Contains(a.body, "home") {
 		t.Errorf("the page shows a tenant the pools: %d", a.status)
