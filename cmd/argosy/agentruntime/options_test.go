@@ -37,6 +37,18 @@ func TestAnAgentBlocksLikeAPushEngineOnceItKnowsTheTenantsOfItsEngine(t *testing
 	}
 }
 
+// An Argo CD behind an agent has the size that is declared for its engine.
+func TestAnAgentGivesItsArgoCDTheDeclaredSize(t *testing.T) {
+	var hello agent.Hello
+	if err := json.Unmarshal([]byte(`{"engine":"eu-1","argocd":{"namespace":"argocd",`+
+		`"installationID":"eu-1","managed":true,"size":{"shards":3}}}`), &hello); err != nil {
+		t.Fatal(err)
+	}
+	if size := (&Agent{}).spec(hello).ArgoCD.Size; size.ShardCount() != 3 {
+		t.Errorf("%v", size)
+	}
+}
+
 // fit is an engine without findings.
 type fit struct{ engine.Engine }
 
