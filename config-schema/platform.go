@@ -208,7 +208,7 @@ var kindEngine = describe(kind{
 		value: wordOf(string(fleet.EngineActive), string(fleet.EngineCordoned),
 			string(fleet.EngineDraining))},
 	field{name: "ring", doc: "The ring of the Fleet whose version of Argo CD the engine has, with " +
-		"`argocd.managed: true`.",
+		"`argocd.managed: true`, and whose version of the agent, with `connection.agent`.",
 		example: "stable", fallback: "stable", value: textOf(formatLabelWord)},
 	pauseAdoption("on the engine"),
 	field{
@@ -507,6 +507,11 @@ var kindTenant = describe(kind{
 	pauseAdoption("of the tenant"),
 	freezes("the tenant", "an owner of it, or the platform, runs"),
 	field{
+		name: "agentRing",
+		doc: "The ring of the Fleet whose version of the agent the agents of the tenant's " +
+			"environments follow (`docs/rings.md`), where the cluster's admin allows it. Left " +
+			"out: they stay as they are.", example: "edges", value: textOf(formatLabelWord)},
+	field{
 		name: "environments",
 		doc: "Grants to single environments of the tenant, beyond the fields above. Each one " +
 			"holds for the environment of this name alone.", value: listOf(object(
@@ -539,6 +544,9 @@ var kindTenant = describe(kind{
 					"`clusterResources: true`. Only on a cluster of this tenant alone; grant it " +
 					"nowhere where an Engine or the control plane runs.",
 				example: "false", fallback: "false", value: boolean()},
+			field{name: "agentRing", doc: "The ring that the environment's agent follows, instead " +
+				"of the tenant's `agentRing`.", example: "edges",
+				value: textOf(formatLabelWord)},
 		)).by("name").atMost(1000)},
 ), func(d *fleet.Declaration, s *fleet.TenantSpec) { d.Tenant = s })
 

@@ -73,7 +73,8 @@ func rings() field {
 			"order counts: the engines of a ring change after those of every earlier ring have " +
 			"their version.",
 		value: listOf(object(
-			field{name: "name", doc: "The name that `Engine.spec.ring` refers to.",
+			field{name: "name", doc: "The name that `Engine.spec.ring` and " +
+				"`Tenant.spec.agentRing` refer to.",
 				example: "canary", required: true, value: textOf(formatLabelWord)},
 			field{name: "version", doc: "The version of Argo CD.", example: "3.5.7",
 				required: true, value: textOf(formatVersion)},
@@ -106,8 +107,10 @@ func rings() field {
 				).exactlyOneOf("directory", "url", "oci")},
 			field{
 				name: "agent",
-				doc: "The version of the agents of the ring's engines, for agents that allow it " +
-					"(`selfUpgrade` of the chart argosy-agent). Without it they stay as they are.",
+				doc: "The version of the agents that follow the ring: of its Engines, and of the " +
+					"environments whose Tenant names it (`agentRing`). The admin of the cluster " +
+					"allows it (`selfUpgrade` of the chart argosy-agent). Without it they stay as " +
+					"they are.",
 				example: "{version: 0.5.0, digest: \"" + exampleDigest + "\"}",
 				value: object(
 					field{

@@ -330,6 +330,18 @@ type TenantSpec struct {
 	// no Application of the tenant is adopted; adopted ones stay as they are
 	PauseAdoption bool     `json:"pauseAdoption,omitempty"`
 	Freezes       []Freeze `json:"freezes,omitempty"` // besides the Fleet's
+	// the ring whose version the agents of the tenant's environments follow; none: they stay as
+	// they are
+	AgentRing string `json:"agentRing,omitempty"`
+}
+
+// AgentRingOf returns the ring that the agent of an environment of the tenant follows, if it has
+// one; "" for none.
+func (t *TenantSpec) AgentRingOf(name EnvironmentName) string {
+	if t == nil {
+		return ""
+	}
+	return cmp.Or(t.GrantTo(name).AgentRing, t.AgentRing)
 }
 
 // Allowances are the fields of declarations that are not for every tenant.
@@ -367,6 +379,8 @@ type EnvironmentGrant struct {
 	AllNamespaces bool `json:"allNamespaces,omitempty"`
 	// every cluster-scoped kind of the cluster, which no other tenant may use
 	AllClusterResources bool `json:"allClusterResources,omitempty"`
+	// instead of TenantSpec.AgentRing
+	AgentRing string `json:"agentRing,omitempty"`
 }
 
 // GrantTo returns the tenant's grant for one of its environments. Without one it is empty.

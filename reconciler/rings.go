@@ -78,7 +78,11 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 			return d.Manifests == m
 		})
 	})
-	following, released, removed := follow(view, facts)
+	following, agents := view.Following(), map[string][]fleet.EngineName{}
+	if slices.ContainsFunc(declared.Rings, func(d fleet.Ring) bool { return d.Agent != nil }) {
+		agents = view.AgentsFollowing()
+	}
+	released, removed := leaving(view, declared, facts, agents)
 	if err := r.forget(ctx, at, facts, declared.Rings, released, removed); err != nil {
 		return err
 	}
@@ -87,16 +91,8 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 	for i, d := range declared.Rings {
 		d = d.OrDefaults()
 		d.Soak = declared.SoakOf(d)
-		ring := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: following[d.Name],
-			Known:  map[fleet.EngineName]mirror.InstanceFacts{},
-			Behind: map[fleet.EngineName]bool{}}
-		for _, e := range ring.Engines {
-			ring.Behind[e] = view.Engine(e).Engine.Connection.Agent != nil
-			if known, ok := facts.Instances[e]; ok {
-				ring.Known[e] = known
-			}
-		}
-		if !facts.Manifests[d.Manifests.Digest] && len(ring.Engines) > 0 {
+		ring := ringOf(view, facts, d, following[d.Name], agents[d.Name])
+		if !facts.Manifests[d.Manifests.Digest] && len(following[d.Name]) > 0 {
 			if ring.Unavailable, err = r.fetch(ctx, at, d); err != nil {
 				return err
 			}
@@ -120,20 +116,53 @@ func (r ringer) check(ctx context.Context, at *basis) error {
 	return errors.Join(failed...)
 }
 
-// follow returns the managed engines of each ring by name, those that are not managed any more, and
-// those that are not declared any more.
-func follow(view *catalog.View, facts mirror.RingFacts) (following map[string][]fleet.EngineName,
-	released, removed []fleet.EngineName) {
+// ringOf returns a declared ring with its managed engines, and with the agents that follow it alone
+// if it declares a version for them.
+func ringOf(view *catalog.View, facts mirror.RingFacts, d fleet.Ring,
+	engines, agents []fleet.EngineName) rings.Ring {
+	r := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: slices.Clone(engines),
+		Known:     map[fleet.EngineName]mirror.InstanceFacts{},
+		Behind:    map[fleet.EngineName]bool{},
+		AgentOnly: map[fleet.EngineName]bool{}, Connected: facts.Connected}
+	for _, e := range engines {
+		r.Behind[e] = view.Engine(e).Engine.Connection.Agent != nil
+	}
+	if d.Agent != nil {
+		r.Engines = append(r.Engines, agents...)
+		for _, e := range agents {
+			r.Behind[e], r.AgentOnly[e] = true, true
+		}
+	}
+	for _, e := range r.Engines {
+		if known, ok := facts.Instances[e]; ok {
+			r.Known[e] = known
+		}
+	}
+	slices.Sort(r.Engines)
+	return r
+}
+
+// leaving returns the engines that are not managed any more, whose Argo CD is given back, and those
+// that follow no ring any more.
+func leaving(view *catalog.View, declared fleet.FleetSpec, facts mirror.RingFacts,
+	agents map[string][]fleet.EngineName) (released, removed []fleet.EngineName) {
+	alone := map[fleet.EngineName]bool{}
+	for ring, names := range agents {
+		d, ok := declared.RingNamed(ring)
+		for _, e := range names {
+			alone[e] = ok && d.Agent != nil
+		}
+	}
 	for name, i := range facts.Instances {
 		switch d := view.Engine(name); {
-		case d != nil && d.Engine.ArgoCD.Managed:
-		case d == nil:
+		case d != nil && d.Engine.ArgoCD.Managed, i.AgentOnly() && alone[name]:
+		case d == nil || i.AgentOnly():
 			removed = append(removed, name)
 		case i.State != mirror.InstanceReleasing:
 			released = append(released, name)
 		}
 	}
-	return view.Following(), released, removed
+	return released, removed
 }
 
 // forget removes what the declarations do not have any more.

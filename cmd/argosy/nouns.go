@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -632,9 +633,37 @@ var agentColumns = []column[view.Agent]{
 	{head: "OWN", wide: true, of: func(a view.Agent, _ time.Time) table.Value {
 		return table.Number(a.Own)
 	}},
+	{head: "RING", wide: true, of: func(a view.Agent, _ time.Time) table.Value {
+		if a.Upgrade == nil {
+			return table.Text("")
+		}
+		return table.Text(a.Upgrade.Ring)
+	}},
+	{head: "UPGRADE", wide: true, of: func(a view.Agent, _ time.Time) table.Value {
+		return agentUpgrade(a.Upgrade)
+	}},
 	{head: "MESSAGE", wide: true, of: func(a view.Agent, _ time.Time) table.Value {
 		return table.Text(a.Message)
 	}},
+}
+
+// agentUpgrade is the version that an agent is to have, and why it does not have it.
+func agentUpgrade(u *view.AgentUpgrade) table.Value {
+	if u == nil {
+		return table.Text("")
+	}
+	v := table.Text(cmp.Or(u.Version, "the version before"))
+	switch u.State {
+	case mirror.InstanceRefused:
+		v.Text, v.Tone = v.Text+" Refused", table.Bad
+	case mirror.InstanceRunning:
+	default:
+		v.Text, v.Tone = v.Text+" "+string(u.State), table.Busy
+	}
+	if u.Message != "" {
+		v.Text += ": " + u.Message
+	}
+	return v
 }
 
 // agentState is whether an agent is there, and if not, why.

@@ -150,7 +150,8 @@ var ringColumns = []column[mirror.Ring]{
 	{head: "ENGINES", of: func(r mirror.Ring, _ time.Time) table.Value {
 		n := 0
 		for _, i := range r.Engines {
-			if i.Digest == r.Digest && (i.AgentDigest == "" || i.AgentDigest == r.AgentDigest) &&
+			if (i.Digest == r.Digest || i.AgentOnly()) &&
+				(i.AgentDigest == "" || i.AgentDigest == r.AgentDigest) &&
 				i.State == mirror.InstanceRunning {
 				n++
 			}

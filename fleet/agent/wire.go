@@ -37,6 +37,9 @@ const (
 	// ProtocolShadow is the first version whose agents compare what the next Argo CD renders (ADR
 	// 0082).
 	ProtocolShadow = 4
+	// ProtocolUpgrade is the first version whose agents follow a ring without installing an Argo CD
+	// (ADR 0081): their Instance has no Version and no Digest.
+	ProtocolUpgrade = 4
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
 	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start
@@ -265,12 +268,12 @@ type MoveReport struct {
 	Departure *mirror.Departure `json:"departure,omitempty"`
 }
 
-// Instance is the Argo CD that a managed engine is to have. The agent asks for the manifests of a
-// digest that it does not have.
+// Instance is the Argo CD that a managed engine is to have, or the version of an agent alone. The
+// agent asks for the manifests of a digest that it does not have.
 type Instance struct {
-	Version string               `json:"version"`
-	Digest  string               `json:"digest"` // of the manifests
-	State   mirror.InstanceState `json:"state"`  // as the hub knows it
+	Version string               `json:"version"` // "" of an agent alone
+	Digest  string               `json:"digest"`  // of the manifests; "" of an agent alone
+	State   mirror.InstanceState `json:"state"`   // as the hub knows it
 	Message string               `json:"message,omitempty"`
 	// Since is the time of the state by the hub's store: it distinguishes an attempt from the one
 	// before a person has resumed the ring. An earlier hub omits it.

@@ -31,7 +31,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Fleet != nil:
 		return checkFleet(e)
 	case d.Tenant != nil:
-		return append(checkTenant(e), ch.checkWholeGrants(e, d.Tenant)...)
+		return slices.Concat(checkTenant(e), ch.checkWholeGrants(e, d.Tenant),
+			ch.checkAgentRings(e, d.Tenant))
 	case d.Engine != nil:
 		return slices.Concat(ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo),
 			ch.checkPlatformTenant(e, d.Engine), ch.checkApplicationNamespaces(e, d.Engine),

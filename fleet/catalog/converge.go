@@ -299,7 +299,8 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 	}
 	if ringsOf(before) != ringsOf(after) {
 		for k := range w.st.entries.all() {
-			if k.Kind == fleet.KindEngine || k.Kind == fleet.KindEnginePool {
+			if k.Kind == fleet.KindEngine || k.Kind == fleet.KindEnginePool ||
+				k.Kind == fleet.KindTenant {
 				w.enqueue(k)
 			}
 		}
@@ -683,7 +684,8 @@ func (w *work) inhabited(e *entry, stays func(*entry) bool) *fleet.Problem {
 	return &p
 }
 
-// ringInUse returns a problem if the Fleet drops a ring that a managed engine follows.
+// ringInUse returns a problem if the Fleet drops a ring that a managed engine follows, or that a
+// tenant names for its agents.
 func (w *work) ringInUse(e *entry, before, after *fleet.Declaration) *fleet.Problem {
 	if ringsOf(before) == ringsOf(after) {
 		return nil
@@ -698,6 +700,20 @@ func (w *work) ringInUse(e *entry, before, after *fleet.Declaration) *fleet.Prob
 			"or managed: false in the same commit", "ring %q is removed while engine %s follows it "+
 			"(%s)", d.Engine.RingName(), k.Name, d.Path)
 		return &p
+	}
+	for _, k := range w.st.index.list(membersOf("", fleet.KindTenant)) {
+		d := w.st.get(k)
+		if d == nil {
+			continue
+		}
+		for _, r := range agentRings(d.Tenant) {
+			if !slices.Contains(names, r.name) {
+				p := e.problem("spec.rings", codeReferenced, "restore it, or give the agents "+
+					"another ring in the same commit", "ring %q is removed while %s of tenant %s "+
+					"names it (%s)", r.name, r.field, k.Name, d.Path)
+				return &p
+			}
+		}
 	}
 	return nil
 }

@@ -72,21 +72,50 @@ func (ch *checker) checkManaged(e *entry, spec *fleet.EngineSpec) []fleet.Proble
 	case !spec.ArgoCD.Managed:
 		return nil
 	}
-	return ch.checkRing(e, spec.RingName())
+	return ch.checkRing(e, "spec.ring", spec.RingName())
 }
 
 // checkRing refuses a ring that the Fleet does not have.
-func (ch *checker) checkRing(e *entry, ring string) []fleet.Problem {
-	var names []string
-	if d := ch.st.get(fleetKey()); d != nil {
-		names = ringNames(d.Fleet)
-	}
+func (ch *checker) checkRing(e *entry, field, ring string) []fleet.Problem {
+	names := ch.rings()
 	if slices.Contains(names, ring) {
 		return nil
 	}
-	return []fleet.Problem{e.problem("spec.ring", codeUnknownRing,
+	return []fleet.Problem{e.problem(field, codeUnknownRing,
 		didYouMean(ring, names, "declare it in spec.rings of fleet/fleet.yaml"),
 		"the Fleet has no ring %q", ring)}
+}
+
+// rings are the names of the Fleet's rings.
+func (ch *checker) rings() []string {
+	if d := ch.st.get(fleetKey()); d != nil {
+		return ringNames(d.Fleet)
+	}
+	return nil
+}
+
+// checkAgentRings refuses rings of agents that the Fleet does not have.
+func (ch *checker) checkAgentRings(e *entry, spec *fleet.TenantSpec) (problems []fleet.Problem) {
+	for _, r := range agentRings(spec) {
+		problems = append(problems, ch.checkRing(e, r.field, r.name)...)
+	}
+	return problems
+}
+
+// agentRing is a ring that a tenant names, and the field that names it.
+type agentRing struct{ field, name string }
+
+func agentRings(spec *fleet.TenantSpec) (all []agentRing) {
+	if spec.AgentRing != "" {
+		all = append(all, agentRing{"spec.agentRing", spec.AgentRing})
+	}
+	for i, g := range spec.Environments {
+		if g.AgentRing != "" {
+			all = append(all, agentRing{fmt.Sprintf("spec.environments[%d].agentRing", i),
+				g.AgentRing})
+		}
+	}
+	return all
 }
 
 func ringNames(f *fleet.FleetSpec) (names []string) {

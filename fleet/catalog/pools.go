@@ -100,7 +100,7 @@ func (ch *checker) checkInstanceName(e *entry) []fleet.Problem {
 // checkPool checks the references of a pool, and the names that its instances will have.
 func (ch *checker) checkPool(e *entry, p *fleet.EnginePoolSpec) []fleet.Problem {
 	problems := append(ch.checkTenants(e, "spec.template.dedicatedTo", p.Template.DedicatedTo),
-		ch.checkRing(e, p.OrDefaults().Ring)...)
+		ch.checkRing(e, "spec.ring", p.OrDefaults().Ring)...)
 	for _, c := range []fleet.Component{fleet.ApplicationController, fleet.RepoServer} {
 		for i, from := range p.Template.Metrics.Of(c) {
 			if from.URL != "" {

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
@@ -126,6 +128,87 @@ func TestARingWithoutManagedIsAWarning(t *testing.T) {
 	})})
 	if got := codes(s.Problems()); got != "Engine eu-1 spec.ring "+codeRingUnused ||
 		s.Problems()[0].Severity != fleet.SeverityWarning {
+		t.Errorf("problems %v", s.Problems())
+	}
+}
+
+// The agents of a tenant's environments follow the rings that the platform names in the Tenant;
+// the agent of an Engine follows the ring of the Engine.
+func TestAgentsFollowDeclaredRings(t *testing.T) {
+	t.Parallel()
+	ringed := func(names ...string) Input {
+		return theFleet(func(d *fleet.Declaration) {
+			for _, name := range names {
+				d.Fleet.Rings = append(d.Fleet.Rings, fleet.Ring{Name: name, Version: "3.5.7"})
+			}
+		})
+	}
+	following := func(ring, one string) Input {
+		return tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.AgentRing = ring
+			d.Tenant.Environments = []fleet.EnvironmentGrant{{Name: "dev", AgentRing: one}}
+		})
+	}
+	behind := func(d *fleet.Declaration) {
+		d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{}
+	}
+	c := New()
+	s := c.Prepare([]Input{ringed("stable"), following("edges", "canary")})
+	const unknown = "Tenant acme spec.agentRing unknown-ring; " +
+		"Tenant acme spec.environments[0].agentRing unknown-ring"
+	if got := codes(s.Problems()); got != unknown {
+		t.Errorf("problems %q", got)
+	}
+	commit(t, c, s)
+	good(t, c, ringed("stable", "edges", "canary")) // which brings the tenant into effect
+	good(t, c, environment("acme/dev", behind), environment("acme/yard", behind),
+		environment("acme/eu"), engine("plant", func(d *fleet.Declaration) {
+			d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
+		}), engine("managed", func(d *fleet.Declaration) {
+			d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
+			d.Engine.ArgoCD.Managed = true
+			d.Engine.ArgoCD.InstallationID, d.Engine.ArgoCD.Namespace = "managed", "managed"
+		}))
+	got := c.AgentsFollowing()
+	want := map[string][]fleet.EngineName{"stable": {"plant"}, "edges": {"acme.yard"},
+		"canary": {"acme.dev"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("agents follow %v, want %v", got, want)
+	}
+	const refused = "Fleet fleet spec.rings " + codeReferenced
+	if got := codes(c.Prepare([]Input{ringed("stable", "edges")}).Problems()); got != refused {
+		t.Errorf("a ring of agents is removed: %q", got)
+	}
+	s = c.Prepare([]Input{ringed("stable", "edges"), following("edges", "")})
+	if got := codes(s.Problems()); got != "" {
+		t.Errorf("a ring that no agent follows any more: %q", got)
+	}
+	commit(t, c, s)
+	if got := c.AgentsFollowing()["edges"]; !slices.Equal(got, []fleet.EngineName{"acme.dev",
+		"acme.yard"}) {
+		t.Errorf("agents follow %v", got)
+	}
+	if s := c.Prepare([]Input{following("", "")}); codes(s.Problems()) != "" {
+		t.Errorf("problems %v", s.Problems())
+	}
+}
+
+func TestTheRingOfAnEngineBehindAnAgentNeedsNoManaged(t *testing.T) {
+	t.Parallel()
+	plant := engine("plant", func(d *fleet.Declaration) {
+		d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
+		d.Engine.Ring = "canary"
+	})
+	c := New()
+	s := c.Prepare([]Input{theFleet(), plant})
+	if got := codes(s.Problems()); got != "Engine plant spec.ring "+codeRingUnused ||
+		s.Problems()[0].Severity != fleet.SeverityWarning {
+		t.Errorf("problems %v", s.Problems())
+	}
+	s = c.Prepare([]Input{theFleet(func(d *fleet.Declaration) {
+		d.Fleet.Rings = []fleet.Ring{{Name: "canary", Version: "3.5.7"}}
+	}), plant})
+	if got := codes(s.Problems()); got != "" {
 		t.Errorf("problems %v", s.Problems())
 	}
 }

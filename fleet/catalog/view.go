@@ -158,6 +158,36 @@ func (v *View) Following() map[string][]fleet.EngineName {
 	return all
 }
 
+// AgentsFollowing lists the engines of each ring, by name, whose agent alone follows it: declared
+// ones behind an agent whose Argo CD is not managed, and environments with an agent of their own
+// whose tenant names the ring.
+func (v *View) AgentsFollowing() map[string][]fleet.EngineName {
+	all := map[string][]fleet.EngineName{}
+	for _, name := range v.Engines() {
+		d := v.Engine(name)
+		if d != nil && d.Engine.Connection.Agent != nil && !d.Engine.ArgoCD.Managed {
+			all[d.Engine.RingName()] = append(all[d.Engine.RingName()], name)
+		}
+	}
+	for _, t := range v.Tenants() {
+		d := v.Tenant(t)
+		if d == nil || len(agentRings(d.Tenant)) == 0 {
+			continue
+		}
+		for _, id := range v.EnvironmentsOf(t) {
+			env := v.Environment(id)
+			if ring := d.Tenant.AgentRingOf(id.Name); ring != "" && env != nil &&
+				env.Environment.Agent != nil {
+				all[ring] = append(all[ring], fleet.AgentEngine(id))
+			}
+		}
+	}
+	for _, names := range all {
+		slices.Sort(names)
+	}
+	return all
+}
+
 // InstancesOf lists the engines that are instances of a pool, by number.
 func (v *View) InstancesOf(pool string) (all []fleet.PoolMember) {
 	for _, name := range v.Engines() {

@@ -34,13 +34,27 @@ func (ch *checker) warnings(e *entry) []fleet.Problem {
 		problems = append(problems, warnRanges(e, d.Deployment)...)
 		problems = append(problems, ch.warnWaves(e, d.Deployment)...)
 	case d.Engine != nil && d.Engine.Ring != "" && !d.Engine.ArgoCD.Managed:
-		problems = append(problems, e.warning("spec.ring", codeRingUnused,
-			"remove it, or add managed: true to argocd",
-			"the ring has no effect: Argosy does not install the engine's Argo CD"))
+		problems = append(problems, ch.warnRing(e, d.Engine)...)
 	case d.SyncRun != nil:
 		problems = append(problems, ch.warnSpent(e, d.SyncRun)...)
 	}
 	return problems
+}
+
+// warnRing reports a ring that has no effect on an engine whose Argo CD is not managed.
+func (ch *checker) warnRing(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+	names := ch.rings()
+	switch {
+	case spec.Connection.Agent == nil:
+		return []fleet.Problem{e.warning("spec.ring", codeRingUnused,
+			"remove it, or add managed: true to argocd",
+			"the ring has no effect: Argosy does not install the engine's Argo CD")}
+	case !slices.Contains(names, spec.Ring):
+		return []fleet.Problem{e.warning("spec.ring", codeRingUnused,
+			didYouMean(spec.Ring, names, "declare it in spec.rings of fleet/fleet.yaml"),
+			"the ring has no effect on the engine's agent: the Fleet has no ring %q", spec.Ring)}
+	}
+	return nil
 }
 
 // warnRanges reports the revisions of which Argo CD takes the newest: neither can the plan show

@@ -43,7 +43,8 @@ const (
 	InstanceRemoving   InstanceState = "Removing"   // Argosy removes it: its pool does not need it
 )
 
-// Instance is the Argo CD of a managed engine.
+// Instance is the Argo CD of a managed engine, or the agent alone that follows a ring: then it has
+// no Version and no Digest.
 type Instance struct {
 	Engine  fleet.EngineName `json:"engine"`
 	Ring    string           `json:"ring"`
@@ -75,6 +76,9 @@ type Instance struct {
 
 // Release identifies what the engine is to have: its Argo CD and its agent.
 func (i Instance) Release() string { return i.Digest + i.AgentDigest }
+
+// AgentOnly reports whether the instance is an agent alone.
+func (i Instance) AgentOnly() bool { return i.Digest == "" }
 
 // Passed reports whether the gates of the release have passed.
 func (i Instance) Passed() bool {
@@ -113,6 +117,8 @@ type RingFacts struct {
 	Rings     map[string]Ring
 	Instances map[fleet.EngineName]InstanceFacts
 	Manifests map[string]bool // digests that the store has
+	// Connected are the engines whose agent is connected and reads its Argo CD.
+	Connected map[fleet.EngineName]bool
 }
 
 // InstanceFacts is what decides about one instance.

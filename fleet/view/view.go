@@ -38,6 +38,17 @@ type Agent struct {
 	Orphans          int `json:"strays"`
 	// Applications of the cluster's own users; at most MaxOwn of them are shown
 	Own int `json:"own,omitempty"`
+	// Upgrade is the version of the agent that its ring brings; nil if it follows none.
+	Upgrade *AgentUpgrade `json:"upgrade,omitempty"`
+}
+
+// AgentUpgrade is how far an agent has come with the version of its ring.
+type AgentUpgrade struct {
+	Ring string `json:"ring"`
+	// "": the version that it had before
+	Version string               `json:"version,omitempty"`
+	State   mirror.InstanceState `json:"state" enum:"Installing,Running,Refused,Releasing"`
+	Message string               `json:"message,omitempty"`
 }
 
 // Own is one Application of a cluster's own users, as last reported by its agent.

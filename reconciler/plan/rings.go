@@ -13,13 +13,14 @@ import (
 func (p *Plan) rings() (all []report.Ring) {
 	if !slices.ContainsFunc(p.Declarations, func(c catalog.Change) bool {
 		return slices.Contains([]fleet.Kind{fleet.KindFleet, fleet.KindEngine,
-			fleet.KindEnginePool}, c.Key.Kind)
+			fleet.KindEnginePool, fleet.KindTenant}, c.Key.Kind)
 	}) {
 		return nil
 	}
 	before, after := &p.outcome.base.state.Catalog.View, &p.outcome.declared.After.View
 	was, is := before.Fleet(), after.Fleet()
-	following := after.Following()
+	following, agents := after.Following(), after.AgentsFollowing()
+	agentsBefore := agentsOf(&was, before.AgentsFollowing())
 	for _, declared := range is.Rings {
 		d := declared.OrDefaults()
 		d.Soak = is.SoakOf(d)
@@ -42,6 +43,15 @@ func (p *Plan) rings() (all []report.Ring) {
 				r.Engines = append(r.Engines, e)
 			}
 		}
+		if d.Agent != nil {
+			for _, name := range agents[d.Name] {
+				if agentsBefore[name] != *d.Agent {
+					r.AgentVersion = d.Agent.Version
+					r.Engines = append(r.Engines, report.RingEngine{Name: name, Behind: true,
+						AgentOnly: true})
+				}
+			}
+		}
 		if len(r.Engines) == 0 {
 			continue
 		}
@@ -49,6 +59,21 @@ func (p *Plan) rings() (all []report.Ring) {
 			r.After = all[n-1].Name
 		}
 		all = append(all, r)
+	}
+	return all
+}
+
+// agentsOf returns the declared version of each agent that follows a ring alone.
+func agentsOf(f *fleet.FleetSpec,
+	following map[string][]fleet.EngineName) map[fleet.EngineName]fleet.RingAgent {
+	all := map[fleet.EngineName]fleet.RingAgent{}
+	for ring, names := range following {
+		d, ok := f.RingNamed(ring)
+		for _, e := range names {
+			if ok && d.Agent != nil {
+				all[e] = *d.Agent
+			}
+		}
 	}
 	return all
 }

@@ -3,11 +3,13 @@ package postgres_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func TestAnAgentReadsAndReportsTheInstanceOfItsEngine(t *testing.T) {
@@ -103,5 +105,81 @@ func TestAnAgentReadsAndReportsTheInstanceOfItsEngine(t *testing.T) {
 	check(t, k.Work.ForgetInstance(ctx, far.Lease))
 	if i := must(k.Agents.AgentInstance(ctx, "far-1"))(t).Wanted; i != nil {
 		t.Errorf("it is given back: %+v", i)
+	}
+}
+
+// The agent of an environment follows a ring without an Argo CD.
+func TestAnAgentAloneFollowsARing(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	edge := k.open(k.join(acmeEdge, "a"), "one")
+	k.exec(`INSERT INTO engines (engine, reachable, since) VALUES ('acme.edge', true, now())
+		ON CONFLICT (engine) DO UPDATE SET reachable = true`)
+	connected := func() bool {
+		t.Helper()
+		return must(k.Plans.RingFacts(ctx))(t).Connected["acme.edge"]
+	}
+	if connected() {
+		t.Error("an agent is connected whose replica is silent")
+	}
+	if k.beat(); !connected() {
+		t.Error("an agent is not connected")
+	}
+	agent := fleet.RingAgent{Version: "0.5.0", Digest: "sha256:agent"}
+	step := mirror.RingStep{Name: "edges", State: mirror.RingMoving, Version: "3.5.7",
+		Digest: "sha256:manifests", Agent: agent,
+		Targets: []mirror.InstanceTarget{{Engine: "acme.edge", Agent: agent}}}
+	check(t, k.Plans.TakeRingStep(ctx, k.reconciler, 0, step))
+	i := must(k.Agents.AgentInstance(ctx, "acme.edge"))(t).Wanted
+	if i == nil || !i.AgentOnly() || i.AgentDigest != agent.Digest || i.Since.IsZero() {
+		t.Fatalf("%+v", i)
+	}
+	check(t, k.Work.ReportInstance(ctx, edge.Lease, i.Release(), mirror.InstanceRunning, "stays"))
+	step.Targets, step.Good = nil, []fleet.EngineName{"acme.edge"}
+	check(t, k.Plans.TakeRingStep(ctx, k.reconciler, 0, step))
+	if i := must(k.Plans.RingFacts(ctx))(t).Instances["acme.edge"]; !i.Passed() ||
+		i.GoodAgentDigest != agent.Digest || !i.Followed {
+		t.Errorf("%+v", i)
+	}
+	views, _, err := k.Views.Agents(ctx, view.Scope{Tenant: "acme"},
+		view.Filter{Environment: "edge"}, view.Page{Limit: 10})
+	check(t, err)
+	if len(views) != 1 || views[0].Upgrade == nil || *views[0].Upgrade != (view.AgentUpgrade{
+		Ring: "edges", Version: "0.5.0", State: mirror.InstanceRunning, Message: "stays"}) {
+		t.Errorf("%+v", views)
+	}
+	// without the queries' own conditions
+	conn := connect(t, k.url)
+	defer conn.Close(ctx)
+	for tenant, want := range map[string]int{"acme": 1, "umbrella": 0, "": 0} {
+		tx := must(conn.Begin(ctx))(t)
+		_, err := tx.Exec(ctx, `SELECT set_config('argosy.tenant', $1, true)`, tenant)
+		check(t, err)
+		_, err = tx.Exec(ctx, `SET LOCAL ROLE argosy_reader`)
+		check(t, err)
+		var n int
+		check(t, tx.QueryRow(ctx, `SELECT count(*) FROM instances`).Scan(&n))
+		if n != want {
+			t.Errorf("tenant %q sees %d instances, want %d", tenant, n, want)
+		}
+		check(t, tx.Rollback(ctx))
+	}
+	events, _, err := k.Views.Events(ctx, view.Scope{}, 0, 100)
+	check(t, err)
+	text := ""
+	for _, e := range events {
+		text += e.Text + "; "
+	}
+	for _, part := range []string{"agent 0.5.0 is being installed by ring edges",
+		"agent 0.5.0: Running: stays"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in %q", part, text)
+		}
+	}
+	check(t, k.Plans.KeepRings(ctx, k.reconciler, []string{"edges"}, nil,
+		[]fleet.EngineName{"acme.edge"}))
+	if i := must(k.Agents.AgentInstance(ctx, "acme.edge"))(t).Wanted; i != nil {
+		t.Errorf("it follows no ring any more: %+v", i)
 	}
 }

@@ -684,7 +684,9 @@ const sqlAgentsPage = `
 	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
 		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
 		coalesce(a.argocd, ''), coalesce(a.reachable, false), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0),
-		c.pending, c.lag, c.deletions, coalesce(c.failed, '')
+		c.pending, c.lag, c.deletions, coalesce(c.failed, ''),
+		(SELECT jsonb_build_object('ring', n.ring, 'version', n.agent_version, 'state', n.state, 'message', n.message)
+			FROM instances n WHERE n.engine = g.engine AND n.agent_digest <> '')
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant, name, engine, n)
 	LEFT JOIN LATERAL (
 		SELECT i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.reachable, i.message, i.held_deletions, i.strays, i.own
@@ -712,7 +714,7 @@ func completeAgents(ctx context.Context, tx pgx.Tx, agents []view.Agent) error {
 		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt,
 			&a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
 			&a.HeldDeletions, &a.Orphans, &a.Own, &a.Pending, &a.Lag,
-			&a.PendingDeletions, &failed); err != nil {
+			&a.PendingDeletions, &failed, &a.Upgrade); err != nil {
 			return err
 		}
 		if failed != "" {

@@ -44,7 +44,8 @@ const sqlConnected = `(l.holder NOT LIKE 'agent/%' OR EXISTS (SELECT FROM agents
 // RingFacts returns what decides about the rings. It counts the Applications of engines that are
 // being changed only.
 func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
-	f := mirror.RingFacts{Rings: map[string]mirror.Ring{}, Manifests: map[string]bool{}}
+	f := mirror.RingFacts{Rings: map[string]mirror.Ring{}, Manifests: map[string]bool{},
+		Connected: map[fleet.EngineName]bool{}}
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&f.Now); err != nil {
 			return err
@@ -63,11 +64,23 @@ func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
 		for _, d := range digests {
 			f.Manifests[d] = true
 		}
+		connected, err := read(ctx, tx, pgx.RowTo[fleet.EngineName], sqlConnectedAgents)
+		if err != nil {
+			return err
+		}
+		for _, e := range connected {
+			f.Connected[e] = true
+		}
 		f.Instances, err = instanceFacts(ctx, tx)
 		return err
 	})
 	return f, wrap(err, "rings")
 }
+
+// sqlConnectedAgents lists the engines whose agent is connected and reads its Argo CD.
+const sqlConnectedAgents = `
+	SELECT a.engine FROM agents a JOIN replicas r ON r.replica = a.connected_to JOIN engines e ON e.engine = a.engine AND e.reachable
+	WHERE a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen
 
 func instanceFacts(ctx context.Context, tx pgx.Tx) (map[fleet.EngineName]mirror.InstanceFacts,
 	error) {
@@ -131,7 +144,7 @@ func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position i
 			step.Halted, position, step.Agent.Version, step.Agent.Digest)
 		for _, e := range step.Good {
 			b.Queue(`UPDATE instances SET good_version = version, good_digest = digest, good_agent_version = agent_version,
-				good_agent_digest = agent_digest WHERE engine = $1 AND ring = $2 AND digest = $3 AND state = 'Running'`,
+				good_agent_digest = agent_digest WHERE engine = $1 AND ring = $2 AND digest IN ($3, '') AND state = 'Running'`,
 				string(e), step.Name, step.Digest)
 		}
 		for _, t := range step.Targets {
@@ -145,7 +158,8 @@ func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position i
 						fresh = excluded.fresh
 						WHERE i.state <> 'Removing'
 					RETURNING engine)
-				SELECT new_event('engine', '', engine, 'Argo CD ' || $3 || ' is being installed by ring ' || $2) FROM news`,
+				SELECT new_event('engine', '', engine, CASE $3 WHEN '' THEN 'agent ' || coalesce(nullif($5, ''), 'of before') ELSE 'Argo CD ' || $3 END
+					|| ' is being installed by ring ' || $2) FROM news`,
 				string(t.Engine), step.Name, t.Version, t.Digest, t.Agent.Version, t.Agent.Digest)
 		}
 		shadowSteps(b, step)
@@ -221,8 +235,9 @@ func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, release s
 				FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest || i.agent_digest = $2 AND i.state <> 'Releasing'
 					AND (i.state = 'Removing') = ($3 = 'Removing')
 					AND (i.state, i.message) <> ($3, $4)
-				RETURNING i.engine, i.version, was.state <> $3 AS news)
-			SELECT new_event('engine', '', engine, 'Argo CD ' || version || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
+				RETURNING i.engine, CASE i.version WHEN '' THEN 'agent ' || coalesce(nullif(i.agent_version, ''), 'of before') ELSE 'Argo CD ' || i.version END AS what,
+					was.state <> $3 AS news)
+			SELECT new_event('engine', '', engine, what || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
 			FROM changed WHERE news`, string(engine), release, string(state), message(why))
 	})
 	return wrap(err, "instance of engine %s", engine)

@@ -16,15 +16,15 @@ const Fresh = 10 * time.Minute
 
 // shadowed returns the engines whose Applications are compared under the declared version before
 // they get it. An engine that has no Argo CD, that keeps its version, or whose Argo CD does not run
-// has nothing to compare with. The agent of an engine behind a firewall compares; one of an earlier
-// version leaves the shadow Failed.
+// has nothing to compare with, and neither has an agent alone. The agent of an engine behind a
+// firewall compares; one of an earlier version leaves the shadow Failed.
 func (d decision) shadowed(behind []fleet.EngineName) (all []fleet.EngineName) {
 	if d.Gates.SkipShadow {
 		return nil
 	}
 	for _, e := range behind {
 		i, ok := d.Known[e]
-		if ok && i.State == mirror.InstanceRunning && i.Version != d.Version {
+		if ok && i.State == mirror.InstanceRunning && i.Version != d.Version && !d.AgentOnly[e] {
 			all = append(all, e)
 		}
 	}

@@ -59,7 +59,8 @@ const (
 func (i *installer) run(ctx context.Context) error {
 	store, ok := i.Rows.(Instances)
 	target, is := engine.As[engine.Installer](i.target)
-	if !ok || !is || i.Evacuated || i.Engine.OfEnvironment() {
+	_, agent := i.Rows.(Upgrader)
+	if !ok || !is || i.Evacuated || i.Engine.OfEnvironment() && !agent {
 		return nil
 	}
 	for {
@@ -89,8 +90,10 @@ func (i *installer) step(ctx context.Context, store Instances, target engine.Ins
 		return installEvery, i.release(ctx, store, target)
 	case wanted.State == mirror.InstanceRemoving:
 		return installEvery, i.uninstall(ctx, store, target, wanted)
-	case !i.Spec.ArgoCD.Managed:
+	case !wanted.AgentOnly() && !i.Spec.ArgoCD.Managed:
 		return installEvery, nil // the leader releases it
+	case wanted.AgentOnly() && wanted.State != mirror.InstanceInstalling:
+		return installEvery, nil
 	case wanted.State == mirror.InstanceRefused:
 		return wantedEvery, nil // until a person resumes the ring, or Git declares another version
 	case wanted.State == mirror.InstanceRunning && wanted.Digest == i.manifests.Digest &&
@@ -101,8 +104,8 @@ func (i *installer) step(ctx context.Context, store Instances, target engine.Ins
 	if state == "" || state == wanted.State && why == wanted.Message {
 		return installEvery, nil
 	}
-	i.Log.Info("Argo CD of a managed engine", "engine", i.Engine, "version", wanted.Version,
-		"state", state, "reason", why)
+	i.Log.Info("Argo CD or agent of a ring", "engine", i.Engine, "version", wanted.Version,
+		"agent", wanted.AgentVersion, "state", state, "reason", why)
 	return installEvery, store.ReportInstance(ctx, i.lease.Lease(), wanted.Release(), state,
 		short(why))
 }
@@ -148,6 +151,9 @@ func (i *installer) install(ctx context.Context, store Instances, target engine.
 		case waits != "":
 			return mirror.InstanceInstalling, waits
 		}
+	}
+	if wanted.AgentOnly() {
+		return mirror.InstanceRunning, ""
 	}
 	if i.manifests.Digest != wanted.Digest {
 		m, err := store.Manifests(ctx, wanted.Digest)

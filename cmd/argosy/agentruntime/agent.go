@@ -381,7 +381,8 @@ func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bo
 
 // fitting drops the findings about the Argo CD of an autonomous cluster, whose people set it up: no
 // row is written there. The engine still refuses a harmful deletion of earlier rows. It adds the
-// declared namespaces that the cluster's admin does not allow.
+// declared namespaces that the cluster's admin does not allow, and an upgrade that the agent may
+// not make.
 type fitting struct {
 	engine.Engine
 	a *Agent
@@ -404,6 +405,9 @@ func (f fitting) Preflight(ctx context.Context) (engine.Report, error) {
 			Fix: "the admin of the cluster adds them to argocd.applicationNamespaces of the " +
 				"chart argosy-agent (--application-namespaces), or remove them from the " +
 				"declaration"})
+	}
+	if finding, ok := f.a.upgradeFinding(ctx); ok {
+		report.Findings = append(report.Findings, finding)
 	}
 	return report, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/engine"
 )
 
@@ -73,7 +74,8 @@ func TestAnAgentWorksInNamespacesThatAreDeclaredAndAllowed(t *testing.T) {
 		"one of two": {[]string{"more", "other"}, []fleet.ApplicationNamespace{apps, more},
 			[]fleet.ApplicationNamespace{more}, "apps"},
 	} {
-		a := &Agent{c: Config{ApplicationNamespaces: c.allowed}}
+		a := &Agent{c: Config{ApplicationNamespaces: c.allowed},
+			follower: edge.NewFollower(edge.FollowerConfig{})}
 		a.own = newOwn(a)
 		a.hello = agent.Hello{Engine: "acme.edge", ApplicationNamespaces: c.declared}
 		if got := a.spec(a.hello).ApplicationNamespaces; !slices.Equal(got, c.want) {

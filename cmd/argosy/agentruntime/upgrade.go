@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorization "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -145,6 +146,30 @@ func (a *Agent) upgrade(ctx context.Context, wanted mirror.Instance) (waits stri
 			a.c.Version, wanted.AgentVersion), nil
 	}
 	return "", nil
+}
+
+// upgradeFinding reports that the agent's ring brings a version, and that the agent may not change
+// its own image.
+func (a *Agent) upgradeFinding(ctx context.Context) (engine.Finding, bool) {
+	version, ok := a.follower.WantedAgent()
+	if !ok {
+		return engine.Finding{}, false
+	}
+	found := engine.Finding{Code: "self-upgrade",
+		Message: fmt.Sprintf("the agent stays at version %s and does not get %s of its ring, "+
+			"because it may not replace itself", a.c.Version,
+			cmp.Or(version, "the version before")),
+		Fix: "the admin of the cluster sets selfUpgrade of the chart argosy-agent " +
+			"(--self-upgrade), or upgrades the agent by hand"}
+	if !a.c.SelfUpgrade {
+		return found, true
+	}
+	review, err := a.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorization.ResourceAttributes{Namespace: a.c.Namespace,
+				Verb: "patch", Group: "apps", Resource: "deployments", Name: edge.Name}}},
+		metav1.CreateOptions{})
+	return found, err == nil && !review.Status.Allowed
 }
 
 // targetImage returns the image with a digest in the repository of the present one, or the image

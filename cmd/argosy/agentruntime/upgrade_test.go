@@ -22,6 +22,7 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // process starts another process of the site's agent, which may replace itself.
@@ -331,5 +332,171 @@ func TestAnUpgradeWithoutASessionIsUndone(t *testing.T) {
 			return fmt.Errorf("%v", a)
 		}
 		return nil
+	})
+}
+
+const ringImage = "mirror.example.com:5000/argosy@"
+
+func digestOf(digit string) string { return "sha256:" + strings.Repeat(digit, 64) }
+
+// ring declares a ring of agents, which acme's environments follow.
+func (s *site) ring(version, digest string) {
+	s.Helper()
+	files := declared(s.argocd, "managed")
+	files["fleet/fleet.yaml"] += fmt.Sprintf("  rings:\n    - name: edges\n      version: 3.5.7\n"+
+		"      manifests: {directory: argocd/3.5.7, digest: %q}\n      soak: 1s\n"+
+		"      agent: {version: %s, digest: %q}\n", digestOf("1"), version, digest)
+	files["fleet/tenants/acme.yaml"] += "  agentRing: edges\n"
+	s.commit(files)
+}
+
+// ringIs waits until the ring of agents has a state, and a message with all of the parts.
+func (s *site) ringIs(state mirror.RingState, parts ...string) (r mirror.Ring) {
+	s.Helper()
+	s.until("the ring is "+string(state), func() error {
+		all, err := s.client.Rings(s.Context(), view.Filter{}, 0)
+		if err != nil || len(all) != 1 {
+			return fmt.Errorf("%+v, %w", all, err)
+		}
+		r = all[0]
+		for _, part := range parts {
+			if !strings.Contains(r.Message, part) {
+				return fmt.Errorf("%q is missing in %+v", part, r)
+			}
+		}
+		return check(nil, r.State == state && len(r.Engines) == 1, r)
+	})
+	return r
+}
+
+// imageIs waits until the Deployment has an image and no Pod of another one. It returns the upgrade
+// that the Pod has to prove.
+func (s *site) imageIs(image string) (upgrade string) {
+	s.Helper()
+	s.until("the Deployment has only Pods with "+image, func() error {
+		now, named, _ := s.deployed()
+		upgrade = named
+		pods, err := s.cluster.Client().CoreV1().Pods(s.agent).List(s.Context(),
+			metav1.ListOptions{})
+		if err == nil && now == image && len(pods.Items) == 1 &&
+			pods.Items[0].Spec.Containers[0].Image == image {
+			return nil
+		}
+		return fmt.Errorf("image %s, %d Pods, %w", now, len(pods.Items), err)
+	})
+	return upgrade
+}
+
+// The agent of an environment, with exactly the rights of its manifest, follows the ring that the
+// platform names in the Tenant: real control plane, real API server, real Deployment. The test runs
+// the program of the Pod, as a kubelet would.
+func TestTheAgentOfAnEnvironmentFollowsARing(t *testing.T) {
+	s := newSite(t, "managed", "ring")
+	s.join()
+	ctx := t.Context()
+	in := edge.Install{Namespace: s.agent, ArgoCDNamespace: s.argocd, Hub: s.hub,
+		Image: "mirror.example.com:5000/argosy:v0.4.0", SelfUpgrade: true}
+	objects, err := in.Objects()
+	s.must(err)
+	s.grant(in)
+	_, err = s.cluster.Client().AppsV1().Deployments(s.agent).Create(ctx,
+		objects[len(objects)-1].(*appsv1.Deployment), metav1.CreateOptions{})
+	s.must(err)
+	config := rest.CopyConfig(s.cluster.REST())
+	config.Impersonate.UserName = "system:serviceaccount:" + s.agent + ":" + edge.Name
+	upgradeIs := func(version string, state mirror.InstanceState, part string) {
+		t.Helper()
+		s.until("get agents shows the upgrade to "+version, func() error {
+			v, err := s.agentView()
+			return check(err, v.Upgrade != nil && v.Upgrade.Ring == "edges" &&
+				v.Upgrade.Version == version && v.Upgrade.State == state &&
+				strings.Contains(v.Upgrade.Message, part), v.Upgrade)
+		})
+	}
+
+	_, stop, _ := s.process("0.4.0", config)
+	s.works("0.4.0")
+	s.ring("0.5.0", digestOf("5"))
+	upgrade := s.imageIs(ringImage + digestOf("5"))
+	_, stopNew, _ := s.processOf(upgrade, "0.5.0", config)
+	stop()
+	s.works("0.5.0")
+	r := s.ringIs(mirror.RingDone)
+	if i := r.Engines[0]; i.Engine != "acme.edge" || !i.AgentOnly() || !i.Passed() ||
+		i.AgentVersion != "0.5.0" {
+		t.Errorf("%+v", i)
+	}
+	upgradeIs("0.5.0", mirror.InstanceRunning, "")
+
+	// one that opens no session: the ring is halted by what the old version reports
+	stop = stopNew
+	s.sessions.refuse("0.6.0")
+	s.ring("0.6.0", digestOf("6"))
+	upgrade = s.imageIs(ringImage + digestOf("6"))
+	_, stopNew, _ = s.processOf(upgrade, "0.6.0", config)
+	stop()
+	s.imageIs(ringImage + digestOf("5"))
+	stopNew()
+	_, stop, _ = s.process("0.5.0", config)
+	s.ringIs(mirror.RingHalted, "engine acme.edge cannot have agent 0.6.0: ", ringImage+
+		digestOf("6")+", version 0.6.0, proved no session with the control plane within 5s",
+		"has returned the image "+ringImage+digestOf("5"), "github:example/platform decide")
+	s.works("0.5.0")
+	upgradeIs("0.5.0", mirror.InstanceRunning, "")
+
+	// the cause is removed, and a person resumes the ring
+	s.sessions.refuse("")
+	_, err = s.client.DecideRing(ctx, "resume", mirror.RingDecision{Ring: "edges", Reason: "fixed"})
+	s.must(err)
+	upgrade = s.imageIs(ringImage + digestOf("6"))
+	_, stopNew, _ = s.processOf(upgrade, "0.6.0", config)
+	stop()
+	s.works("0.6.0")
+	s.ringIs(mirror.RingDone)
+
+	// an image that no registry has: its Pod is never ready, and the agent works all the time
+	s.ring("0.7.0", digestOf("0"))
+	s.until("a Pod waits for its image", func() error {
+		pods, err := s.cluster.Client().CoreV1().Pods(s.agent).List(ctx, metav1.ListOptions{})
+		s.must(err)
+		for _, p := range pods.Items {
+			if c := p.Status.ContainerStatuses; len(c) == 1 && c[0].State.Waiting != nil &&
+				c[0].State.Waiting.Reason == "ImagePullBackOff" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d Pods", len(pods.Items))
+	})
+	upgradeIs("0.7.0", mirror.InstanceInstalling, "is not ready")
+	s.works("0.6.0")
+	_, err = s.client.DecideRing(ctx, "return", mirror.RingDecision{Ring: "edges",
+		Reason: "no image"})
+	s.must(err)
+	s.imageIs(ringImage + digestOf("6"))
+	s.ringIs(mirror.RingHalted, "returned by")
+	s.works("0.6.0")
+
+	// without the right, the agent stays as it is and reports that; the ring goes on
+	stopNew()
+	s.run()
+	s.works("test")
+	s.ring("0.8.0", digestOf("8"))
+	s.ringIs(mirror.RingDone)
+	upgradeIs("0.8.0", mirror.InstanceRunning, "may not replace itself (selfUpgrade of the chart "+
+		"argosy-agent)")
+	s.imageIs(ringImage + digestOf("6"))
+}
+
+// An agent that may not replace itself reports that once its ring brings a version.
+func TestAnAgentWithoutTheRightReportsIt(t *testing.T) {
+	s := newSite(t, "managed", "noright")
+	s.join()
+	s.run()
+	s.works("test")
+	s.ring("0.5.0", digestOf("5"))
+	s.until("its status names the right", func() error {
+		v, err := s.agentView()
+		return check(err, strings.Contains(v.Message, "does not get 0.5.0 of its ring, because it "+
+			"may not replace itself; the admin of the cluster sets selfUpgrade"), v)
 	})
 }

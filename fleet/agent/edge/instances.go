@@ -40,6 +40,17 @@ func (f *Follower) WantedInstance(_ context.Context, lease mirror.Lease) (i mirr
 		AgentDigest: f.instance.AgentDigest}, true, nil
 }
 
+// WantedAgent returns the version of the agent that its ring brings; false if the agent stays as it
+// is, or if the hub has not sent it yet.
+func (f *Follower) WantedAgent() (version string, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.instance == nil || f.instance.AgentDigest == "" {
+		return "", false
+	}
+	return f.instance.AgentVersion, true
+}
+
 // Manifests asks the hub for the files of a version, and checks them against the digest.
 func (f *Follower) Manifests(ctx context.Context, digest string) (mirror.RingManifests, error) {
 	return f.Client.Manifests(ctx, digest)

@@ -16,7 +16,7 @@ import (
 // those sent last. A database that went back in time may have earlier ones: nothing is sent before
 // the config repo has confirmed the rows.
 func (s *stream) sendInstance() error {
-	if s.engine().OfEnvironment() || !s.sendable(nil) {
+	if !s.sendable(nil) {
 		return nil // the confirmation of the rows sends it
 	}
 	var found registry.Instance
@@ -27,11 +27,18 @@ func (s *stream) sendInstance() error {
 	if err != nil || found.Life != s.opening.Lease.Life {
 		return err
 	}
-	if s.protocol < agent.ProtocolInstall {
-		err = s.explainOldAgent(found.Wanted)
-	} else {
+	switch i := found.Wanted; {
+	case i != nil && i.AgentOnly() && s.protocol < agent.ProtocolUpgrade:
+		// it stays as it is, and holds nothing
+		err = s.explainInstance(i, mirror.InstanceRunning, "its agent stays as it is: version "+
+			message(s.version)+" upgrades itself only with a managed Argo CD; upgrade it once by "+
+			"hand (docs/agents.md)")
+	case s.protocol < agent.ProtocolInstall:
+		err = s.explainInstance(i, mirror.InstanceInstalling, "its agent has version "+
+			message(s.version)+", which installs no Argo CD; upgrade the agent (docs/agents.md)")
+	default:
 		var out *agent.Instance
-		if i := found.Wanted; i != nil {
+		if i != nil {
 			out = &agent.Instance{Version: i.Version, Digest: i.Digest, State: i.State,
 				Message: i.Message, Since: i.Since.UTC(), AgentVersion: i.AgentVersion,
 				AgentDigest: i.AgentDigest}
@@ -44,19 +51,15 @@ func (s *stream) sendInstance() error {
 	return s.sendShadow(found.Shadow)
 }
 
-// explainOldAgent records why an instance stays as it is behind an agent that installs none.
-func (s *stream) explainOldAgent(wanted *mirror.Instance) error {
-	if wanted == nil || wanted.State != mirror.InstanceInstalling {
-		return nil
-	}
-	why := "its agent has version " + message(s.version) + ", which installs no Argo CD; upgrade " +
-		"the agent (docs/agents.md)"
-	if wanted.Message == why {
+// explainInstance records for an agent of an earlier version, which ignores the message, why
+// nothing changes.
+func (s *stream) explainInstance(wanted *mirror.Instance, state mirror.InstanceState,
+	why string) error {
+	if wanted == nil || wanted.State != mirror.InstanceInstalling || wanted.Message == why {
 		return nil
 	}
 	return s.explain(func(ctx context.Context) error {
-		return s.hub.store.ReportInstance(ctx, s.opening.Lease, wanted.Release(), wanted.State,
-			why)
+		return s.hub.store.ReportInstance(ctx, s.opening.Lease, wanted.Release(), state, why)
 	})
 }
 
@@ -99,8 +102,9 @@ func (h *Hub) manifests(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-var releasePattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}(sha256:[0-9a-f]{64}|` +
-	fleet.PreviousAgent + `)?$`)
+// releasePattern is an Argo CD, an agent, or both.
+var releasePattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64})?(sha256:[0-9a-f]{64}|` +
+	fleet.PreviousAgent + `)$`)
 
 // instanceReportOf keeps a report about a possible release, in a state that an agent may report.
 func instanceReportOf(r agent.InstanceReport) (agent.InstanceReport, bool) {

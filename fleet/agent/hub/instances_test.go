@@ -106,6 +106,49 @@ func TestAnEarlierAgentLeavesTheInstanceWithAReason(t *testing.T) {
 	})
 }
 
+// An agent alone gets its version, also that of an environment. An agent of the version before
+// would ignore it: it stays as it is, and holds no ring.
+func TestAnAgentAloneGetsItsVersion(t *testing.T) {
+	for protocol, state := range map[int]mirror.InstanceState{
+		agent.ProtocolUpgrade: mirror.InstanceInstalling,
+		agent.ProtocolInstall: mirror.InstanceRunning} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newTestHub(t)
+			d := o.newAgent("acme.yard", "acme")
+			defer o.run()()
+			synctest.Wait()
+			since := time.Now().UTC()
+			i := mirror.Instance{Engine: "acme.yard", State: mirror.InstanceInstalling,
+				Since: since, AgentVersion: "0.5.0",
+				AgentDigest: "sha256:" + strings.Repeat("5", 64)}
+			o.store.do(func() { o.store.wants["acme.yard"] = &i })
+			s := d.session(0)
+			s.Protocol, s.Version = protocol, "v0.4.0"
+			r := d.get(agent.PathStream, 0)
+			s.Set(r.Header)
+			w := o.stream(d.proven(r, agent.PathStream, s.Bytes()))
+			advance(3 * pollInterval)
+			var sent *agent.Instance
+			is := w.last(agent.EventInstance, &sent)
+			if is != (protocol == agent.ProtocolUpgrade) || is && (sent.AgentDigest !=
+				i.AgentDigest || sent.Digest != "" || !sent.Since.Equal(since)) {
+				t.Errorf("protocol %d is sent %t: %+v", protocol, is, sent)
+			}
+			now := *o.store.wants["acme.yard"]
+			if now.State != state || !is && !strings.Contains(now.Message, "stays as it is: "+
+				"version v0.4.0 upgrades itself only with a managed Argo CD") {
+				t.Errorf("protocol %d: %+v", protocol, now)
+			}
+			if _, ok := instanceReportOf(agent.InstanceReport{Release: i.Release(),
+				State: mirror.InstanceRunning}); !ok {
+				t.Error("a report about an agent alone is refused")
+			}
+			w.cancel()
+			<-w.ended
+		})
+	}
+}
+
 func TestAnAgentGetsTheManifestsOfItsEngineAlone(t *testing.T) {
 	o := newTestHub(t)
 	d := o.newAgent("plant", "")

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -31,12 +32,13 @@ type RingEngine struct {
 	FromDigest string `json:"fromDigest,omitempty"`
 	// it is behind an agent: it gets the agent of the ring
 	Behind bool `json:"behind,omitempty"`
+	// its agent alone follows the ring, and gets nothing else
+	AgentOnly bool `json:"agentOnly,omitempty"`
 }
 
 // Summary counts the engines that change, and names the pace.
 func (r Ring) Summary() string {
-	s := fmt.Sprintf("after the merge %s %s Argo CD %s", Count(len(r.Engines), "engine"),
-		Plural(len(r.Engines), "gets", "get"), r.Version)
+	s := "after the merge " + r.gets()
 	switch {
 	case len(r.Engines) == 1:
 	case r.AtOnce <= 1:
@@ -51,11 +53,33 @@ func (r Ring) Summary() string {
 	return s
 }
 
+// gets counts the engines that get an Argo CD, and the agents that get another version alone.
+func (r Ring) gets() string {
+	alone := 0
+	for _, e := range r.Engines {
+		if e.AgentOnly {
+			alone++
+		}
+	}
+	var parts []string
+	if n := len(r.Engines) - alone; n > 0 {
+		parts = append(parts, fmt.Sprintf("%s %s Argo CD %s", Count(n, "engine"),
+			Plural(n, "gets", "get"), r.Version))
+	}
+	if alone > 0 {
+		parts = append(parts, fmt.Sprintf("%s %s version %s", Count(alone, "agent"),
+			Plural(alone, "gets", "get"), r.AgentVersion))
+	}
+	return strings.Join(parts, " and ")
+}
+
 // Lines returns the engines in their order.
 func (r Ring) Lines() (lines []string) {
 	for i, e := range r.Engines {
 		var s string
 		switch {
+		case e.AgentOnly:
+			s = "gets agent " + r.AgentVersion + ", if its cluster allows it"
 		case e.From == "":
 			s = "gets " + r.Version + ", also over an Argo CD that runs there"
 		case e.FromDigest == r.Digest:
@@ -65,7 +89,7 @@ func (r Ring) Lines() (lines []string) {
 		default:
 			s = "goes from " + e.From + " to " + r.Version
 		}
-		if e.Behind && r.AgentVersion != "" {
+		if e.Behind && !e.AgentOnly && r.AgentVersion != "" {
 			s += ", with agent " + r.AgentVersion
 		}
 		lines = append(lines, OneLine(fmt.Sprintf("%d. %s %s", i+1, e.Name, s)))
