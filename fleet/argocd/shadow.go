@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -65,8 +66,10 @@ func (e *Engine) EndShadow(ctx context.Context) (string, error) {
 	return waits, e.installError(err)
 }
 
-// redisSecret has the password of Argo CD's Redis.
-const redisSecret = "argocd-redis"
+const (
+	redisSecret     = "argocd-redis"            // has the password of Argo CD's Redis
+	mutualTLSSecret = "argocd-repo-server-mtls" // has the repo-server's CA, and its clients' key
+)
 
 // comparison is a shadow that renders beside the present repo-server.
 type comparison struct {
@@ -114,10 +117,14 @@ func (c *comparison) open(ctx context.Context) error {
 	plain := params["reposerver.disable.tls"] == "true"
 	present, next := c.dial("argocd-repo-server", repoServerPort), c.dial(instance.Shadow,
 		repoServerPort)
-	if c.present, err = shadow.Open(present, plain); err != nil {
+	client, err := c.clientCertificates(ctx)
+	if err != nil {
 		return err
 	}
-	if c.new, err = shadow.Open(next, false); err != nil {
+	if c.present, err = shadow.Open(present, plain, client); err != nil {
+		return err
+	}
+	if c.new, err = shadow.Open(next, false, client); err != nil {
 		return err
 	}
 	secret, err := c.target.Secret(ctx, redisSecret)
@@ -129,6 +136,24 @@ func (c *comparison) open(ctx context.Context) error {
 		MaxRetries: -1, Protocol: 2, DisableIdentity: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }})
 	return nil
+}
+
+// clientCertificates returns the certificate with which Argo CD's components connect to a
+// repo-server with mutual TLS (from 3.5 on): they mount the same Secret. There is none without the
+// Secret, or without a right on Secrets.
+func (c *comparison) clientCertificates(ctx context.Context) ([]tls.Certificate, error) {
+	if c.options.Public {
+		return nil, nil
+	}
+	secret, err := c.target.Secret(ctx, mutualTLSSecret)
+	if err != nil || len(secret["client.crt"]) == 0 {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(secret["client.crt"], secret["client.key"])
+	if err != nil {
+		return nil, fmt.Errorf("%w: Secret %s: %w", instance.ErrRefused, mutualTLSSecret, err)
+	}
+	return []tls.Certificate{pair}, nil
 }
 
 // dial connects to a ready Pod of a component.

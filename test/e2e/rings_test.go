@@ -257,6 +257,7 @@ type podRunner struct {
 	// the shadow's, of the goroutine
 	shadow   *stack.RepoServer
 	shadowOf string // its version
+	clientCA string // of the shadow; "": it asks for no certificate
 }
 
 func runPods(t *testing.T, p *example.Place) *podRunner {

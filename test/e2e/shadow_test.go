@@ -2,9 +2,17 @@ package e2e
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +29,7 @@ import (
 
 // A chart that prints the version of Helm renders differently under Argo CD 3.5, which has Helm 4.
 // The shadow finds it before the ring moves, and finds nothing else. The ring waits until the
-// owners approve exactly that difference.
+// owners approve exactly that difference. The next repo-server asks its clients for a certificate.
 func TestTheShadowFindsAChartThatTheNextArgoCDRendersDifferently(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
@@ -37,6 +45,7 @@ func TestTheShadowFindsAChartThatTheNextArgoCDRendersDifferently(t *testing.T) {
 	}
 	installRights(t, eu)
 	runner := runPods(t, eu)
+	runner.clientCA = mutualTLS(t, eu)
 	f.commit(t, "the manifests of Argo CD", files)
 	f.commit(t, "Argosy takes over an Argo CD", map[string]string{
 		"fleet/fleet.yaml": rings["2.14"],
@@ -209,7 +218,7 @@ func (r *podRunner) startShadow(ctx context.Context, version string) (err error)
 	if err := r.stopShadow(); err != nil {
 		return err
 	}
-	r.shadow, err = r.place.ArgoCD.StartRepoServer(ctx, version)
+	r.shadow, err = r.place.ArgoCD.StartRepoServer(ctx, version, r.clientCA)
 	r.shadowOf = version
 	return err
 }
@@ -231,6 +240,40 @@ func minorOfPod(p corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// mutualTLS creates the Secret from which Argo CD's components mount the certificates of the
+// repo-server's clients, and returns the file with the CA.
+func mutualTLS(t *testing.T, p *example.Place) (clientCA string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "clients"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	check(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	check(t, err)
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	clientCA = filepath.Join(t.TempDir(), "client-ca.crt")
+	check(t, os.WriteFile(clientCA, cert, 0o600))
+	secrets := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace)
+	const name = "argocd-repo-server-mtls"
+	_, err = secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data: map[string][]byte{"client-ca.crt": cert, "client.crt": cert,
+			"client.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}},
+		metav1.CreateOptions{})
+	check(t, err)
+	t.Cleanup(func() {
+		if err := secrets.Delete(context.WithoutCancel(t.Context()), name,
+			metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return clientCA
 }
 
 // openInternal gives the control plane what a real installation has: the password of Redis, and a

@@ -17,8 +17,9 @@ type RepoServer struct {
 }
 
 // StartRepoServer runs the repo-server of one of ArgoVersions beside the instance, as the Pod of a
-// shadow does.
-func (a *ArgoCD) StartRepoServer(ctx context.Context, version string) (*RepoServer, error) {
+// shadow does. With a file of certificates, it accepts only clients with one of them (mutual TLS).
+func (a *ArgoCD) StartRepoServer(ctx context.Context, version, clientCA string) (*RepoServer,
+	error) {
 	b := &ArgoCD{Namespace: a.Namespace, options: a.options, password: rand.Text()}
 	b.options.Version = version
 	r := &RepoServer{of: b}
@@ -27,14 +28,14 @@ func (a *ArgoCD) StartRepoServer(ctx context.Context, version string) (*RepoServ
 		return nil, err
 	}
 	b.Dir = b.folder.path
-	if err := b.startRepoServer(ctx); err != nil {
+	if err := b.startRepoServer(ctx, clientCA); err != nil {
 		return nil, errors.Join(fmt.Errorf("repo-server %s: %w", version, err), r.Stop())
 	}
 	r.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(b.ports.repo))
 	return r, nil
 }
 
-func (a *ArgoCD) startRepoServer(ctx context.Context) error {
+func (a *ArgoCD) startRepoServer(ctx context.Context, clientCA string) error {
 	if err := a.prepare(); err != nil {
 		return err
 	}
@@ -49,14 +50,19 @@ func (a *ArgoCD) startRepoServer(ctx context.Context) error {
 		}); err != nil {
 		return err
 	}
-	return a.ensure(ctx, &a.RepoServer, "repo-server", a.binary, []string{
+	args := []string{
 		"--address", "127.0.0.1", "--port", strconv.Itoa(a.ports.repo),
 		"--metrics-address", "127.0.0.1", "--metrics-port", strconv.Itoa(a.ports.repoMetrics),
 		"--redis", address(a.ports.redis),
-	}, func(ctx context.Context) error {
+	}
+	if clientCA != "" {
+		args = append(args, "--client-ca-path", clientCA)
+	}
+	health := func(ctx context.Context) error {
 		return answers(ctx, a.options.Cluster.options.Behind,
 			"http://"+address(a.ports.repoMetrics)+"/healthz")
-	})
+	}
+	return a.ensure(ctx, &a.RepoServer, "repo-server", a.binary, args, health)
 }
 
 // Stop ends the processes and removes their folder.

@@ -23,11 +23,13 @@ const (
 type Server struct{ conn *grpc.ClientConn }
 
 // Open prepares a connection through dial. Without plain, the repo-server has a certificate of its
-// own making, which the application-controller does not check either.
-func Open(dial func(context.Context) (net.Conn, error), plain bool) (*Server, error) {
+// own making, which the application-controller does not check either. The client's certificates are
+// for a repo-server with mutual TLS.
+func Open(dial func(context.Context) (net.Conn, error), plain bool,
+	client []tls.Certificate) (*Server, error) {
 	secure := insecure.NewCredentials()
 	if !plain {
-		secure = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12,
+		secure = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: client,
 			InsecureSkipVerify: true}) // through the API server, which is checked
 	}
 	conn, err := grpc.NewClient("passthrough:///repo-server",
