@@ -135,7 +135,8 @@ func (l *Loop) takePool(ctx context.Context, lease mirror.Lease, name string,
 func ready(i mirror.InstanceFacts, installed bool, ring string) (bool, string) {
 	switch {
 	case !installed:
-		return false, "ring " + ring + " does not install it yet"
+		return false, "ring " + ring + " does not install it yet, see `argosy describe ring " +
+			ring + "`"
 	case i.State == mirror.InstanceRemoving:
 		return false, i.Message
 	case i.State != mirror.InstanceRunning:

@@ -19,9 +19,10 @@ func releaseCommand(a *app) *cobra.Command {
 		Use:   "release REVISION",
 		Short: "Release the held changes of a revision, exactly as `get holds` lists them",
 		Long: "The guards hold a change with too many deletions, an empty source or a rewritten\n" +
-			"history, and a freeze holds the changes to its environments. The platform releases\n" +
-			"them all; with a token of an owner, a tenant releases what its own freezes hold. A\n" +
-			"release is bound to the revision and recorded with your token's name.\n" +
+			"history, and a freeze holds the changes to its environments. The platform\n" +
+			"releases them all; with a token of an owner, a tenant releases what its own\n" +
+			"freezes hold. A release is bound to the revision and recorded with your token's\n" +
+			"name.\n" +
 			"REVISION is a commit id of the config repo, in full or at least its first 7\n" +
 			"digits.",
 		Example: "  argosy get holds\n  argosy release 4f1c9e2a --note 'planned: team x has left'",

@@ -160,8 +160,8 @@ func tokenCreate(a *app) *cobra.Command {
 			"  argosy token create ops --write", Args: exactly("NAME"),
 	}
 	var owner string
-	cmd.Flags().StringVar(&owner, "owner", "", "entry of the tenant's spec.owners that the token "+
-		"decides for: it may approve waves and differences, and pass the tenant's freezes")
+	cmd.Flags().StringVar(&owner, "owner", "", "entry of the tenant's spec.owners: may approve\n"+
+		"waves and differences, and pass freezes of the tenant")
 	cmd.Flags().StringVar(&tenant, "tenant", "",
 		"restrict it to this tenant (default: the whole platform)")
 	cmd.Flags().BoolVar(&write, "write", false,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,8 +125,10 @@ func ringProblems(dir string, files []configschema.File) (problems []fleet.Probl
 			continue
 		}
 		for i, r := range d.Fleet.Rings {
-			if r.Manifests.Directory == "" {
-				unread = append(unread, r.Manifests.String())
+			if source := r.Manifests.String(); r.Manifests.Directory == "" {
+				if !slices.Contains(unread, source) {
+					unread = append(unread, source)
+				}
 				continue
 			}
 			found, err := checkout.Folder(dir, r.Manifests.Directory)
