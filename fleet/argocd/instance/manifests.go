@@ -103,6 +103,10 @@ func kept(o *unstructured.Unstructured) bool {
 	return slices.Contains(components, component)
 }
 
+// needed are the files that have what Argosy installs. The CustomResourceDefinition of
+// ApplicationSets is larger than a file of the config repo may be.
+const needed = "namespace-install.yaml, crds/application-crd.yaml and crds/appproject-crd.yaml"
+
 func (m *Manifests) check(seen map[string]string) error {
 	var missing []string
 	for _, name := range definitions {
@@ -115,8 +119,8 @@ func (m *Manifests) check(seen map[string]string) error {
 		"Deployment argocd-repo-server", "Deployment argocd-redis")
 	missing = slices.DeleteFunc(missing, func(id string) bool { return seen[id] != "" })
 	if len(missing) > 0 {
-		return fmt.Errorf("the manifests lack %s; copy namespace-install.yaml and crds/ of Argo CD %s",
-			strings.Join(missing, ", "), m.Version)
+		return fmt.Errorf("the manifests lack %s; copy %s of Argo CD %s",
+			strings.Join(missing, ", "), needed, m.Version)
 	}
 	for _, o := range m.objects {
 		if workloads[o.GetName()] == "" || o.GetName() == "argocd-redis" {
@@ -181,8 +185,7 @@ const codeManifests = "ring-manifests"
 // why they could not be read.
 func Problem(d *fleet.Declaration, ring int, files map[string][]byte, err error) *fleet.Problem {
 	r := d.Fleet.Rings[ring]
-	field, fix := r.Manifests.Field(), "copy namespace-install.yaml and crds/ of Argo CD "+
-		r.Version+" there"
+	field, fix := r.Manifests.Field(), "copy "+needed+" of Argo CD "+r.Version+" there"
 	if err == nil {
 		err = Check(r, files)
 		if len(files) > 0 && fleet.ManifestsDigest(files) != r.Manifests.Digest {
