@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,14 @@ func TestASchemaThatIsSomebodyElsesIsOnlyChecked(t *testing.T) {
 		if err := open(false); !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(),
 			"argosy migrate") {
 			t.Errorf("an empty database: %v", err)
+		}
+	}
+	for migrate, want := range map[bool]Level{true: LevelOK, false: LevelBlocking} {
+		checks := Doctor(t.Context(), settings.Settings{Database: settings.Database{URL: url,
+			Migrate: migrate}})
+		if i := slices.IndexFunc(checks, func(c Check) bool { return c.Subject == "database" }); i < 0 ||
+			checks[i].Level() != want {
+			t.Errorf("with migrate: %v, the doctor finds %+v", migrate, checks)
 		}
 	}
 	if err := open(true); err != nil {
