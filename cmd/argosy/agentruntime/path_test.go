@@ -33,40 +33,7 @@ func TestACommitReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 		return check(err, a.Connected && a.Version == "test" && a.Mode == fleet.AgentManaged, a)
 	})
 
-	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
-	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
-	name := fleet.ApplicationName(webID)
-	var app *unstructured.Unstructured
-	s.until("the Application is on the cluster", func() (err error) {
-		app, err = apps.Get(t.Context(), name, metav1.GetOptions{})
-		return err
-	})
-	if to, _, _ := unstructured.NestedString(app.Object, "spec", "destination",
-		"server"); to != fleet.InClusterServer {
-		t.Errorf("it goes to %q", to)
-	}
-	_, err := apps.Patch(t.Context(), name, types.MergePatchType,
-		[]byte(
-			`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Healthy"}}}`), metav1.PatchOptions{})
-	s.must(err)
-	s.until("its status is in the mirror", func() error {
-		v, err := s.client.Application(t.Context(), webID)
-		return check(err, v.Apply == mirror.ApplyApplied && v.Sync == mirror.SyncSynced &&
-			v.Health == mirror.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
-	})
-	s.until("nothing is behind", func() error {
-		a, err := s.agentView()
-		return check(err, a.Pending == 0 && a.Lag == 0 && a.Orphans == 0, a)
-	})
-
-	_, err = s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
-	s.must(err)
-	s.until("it is deleted with its workload", func() error { return s.released(name) })
-	s.until("the mirror knows", func() error {
-		left, err := s.client.Applications(t.Context(), view.Filter{}, 0)
-		a, aerr := s.agentView()
-		return errors.Join(check(err, len(left) == 0, left), check(aerr, a.Pending == 0, a))
-	})
+	s.mainJob()
 
 	began := time.Now()
 	s.must(s.client.RevokeAgent(t.Context(), "acme.edge"))
@@ -79,6 +46,46 @@ func TestACommitReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("a revoked agent goes on")
 	}
+}
+
+// mainJob deploys and removes an Application: the plan arrives and is applied, and the status of
+// its Argo CD comes back.
+func (s *site) mainJob() {
+	s.Helper()
+	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
+	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
+	name := fleet.ApplicationName(webID)
+	var app *unstructured.Unstructured
+	s.until("the Application is on the cluster", func() (err error) {
+		app, err = apps.Get(s.Context(), name, metav1.GetOptions{})
+		return err
+	})
+	if to, _, _ := unstructured.NestedString(app.Object, "spec", "destination",
+		"server"); to != fleet.InClusterServer {
+		s.Errorf("it goes to %q", to)
+	}
+	_, err := apps.Patch(s.Context(), name, types.MergePatchType,
+		[]byte(
+			`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Healthy"}}}`), metav1.PatchOptions{})
+	s.must(err)
+	s.until("its status is in the mirror", func() error {
+		v, err := s.client.Application(s.Context(), webID)
+		return check(err, v.Apply == mirror.ApplyApplied && v.Sync == mirror.SyncSynced &&
+			v.Health == mirror.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
+	})
+	s.until("nothing is behind", func() error {
+		a, err := s.agentView()
+		return check(err, a.Pending == 0 && a.Lag == 0 && a.Orphans == 0, a)
+	})
+
+	_, err = s.config.Remove(s.Context(), "web goes", "tenants/acme/deployments/web.yaml")
+	s.must(err)
+	s.until("it is deleted with its workload", func() error { return s.released(name) })
+	s.until("the mirror knows", func() error {
+		left, err := s.client.Applications(s.Context(), view.Filter{}, 0)
+		a, aerr := s.agentView()
+		return errors.Join(check(err, len(left) == 0, left), check(aerr, a.Pending == 0, a))
+	})
 }
 
 // An environment that is no longer the agent's leaves what served its Applications behind, which

@@ -87,6 +87,7 @@ type site struct {
 	argocd   string // namespace
 	agent    string // namespace
 	sessions sessionFilter
+	older    olderHub
 }
 
 // sessionFilter refuses the sessions of one version of the agent, and nothing else of it.
@@ -179,7 +180,7 @@ func (s *site) serve(ctx context.Context, name string) {
 	s.must(err)
 	s.database = database
 	behind := &httputil.ReverseProxy{FlushInterval: -1}
-	front := httptest.NewTLSServer(s.sessions.before(behind))
+	front := httptest.NewTLSServer(s.sessions.before(s.older.before(behind)))
 	s.hub, s.ca = front.URL,
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
 	dir := s.TempDir()
@@ -200,6 +201,7 @@ func (s *site) serve(ctx context.Context, name string) {
 	address := "http://" + v.Address()
 	target, err := url.Parse(address)
 	s.must(err)
+	behind.ModifyResponse = s.older.rewrite
 	behind.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(target) }
 	s.start("control plane", v.Run)
 	s.Cleanup(front.Close)

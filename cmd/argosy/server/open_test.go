@@ -49,8 +49,8 @@ func TestASchemaThatIsSomebodyElsesIsOnlyChecked(t *testing.T) {
 	for migrate, want := range map[bool]Level{true: LevelOK, false: LevelBlocking} {
 		checks := Doctor(t.Context(), settings.Settings{Database: settings.Database{URL: url,
 			Migrate: migrate}})
-		if i := slices.IndexFunc(checks, func(c Check) bool { return c.Subject == "database" }); i < 0 ||
-			checks[i].Level() != want {
+		i := slices.IndexFunc(checks, func(c Check) bool { return c.Subject == "database" })
+		if i < 0 || checks[i].Level() != want {
 			t.Errorf("with migrate: %v, the doctor finds %+v", migrate, checks)
 		}
 	}

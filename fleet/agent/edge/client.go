@@ -75,6 +75,7 @@ type Client struct {
 	identity  *IdentityStore
 	version   string
 	instance  string
+	protocol  int // that it announces
 	log       *slog.Logger
 
 	access access
@@ -106,7 +107,7 @@ func NewClient(s Settings, identity *IdentityStore) (*Client, error) {
 	}
 	return &Client{
 		base: base, audience: audience, transport: transport, clock: &Clock{}, identity: identity,
-		version: s.Version, log: s.Log,
+		version: s.Version, protocol: agent.Protocol, log: s.Log,
 		instance: hex.EncodeToString(instance[:]), access: access{fetching: make(chan struct{}, 1)},
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
 			[]*http.Request) error {
@@ -114,6 +115,10 @@ func NewClient(s Settings, identity *IdentityStore) (*Client, error) {
 		}},
 	}, nil
 }
+
+// Announce makes the client announce an earlier version of the protocol, before its first request:
+// for tests of the version skew.
+func (c *Client) Announce(protocol int) { c.protocol = protocol }
 
 // Clock returns the hub's clock.
 func (c *Client) Clock() *Clock { return c.clock }
@@ -428,7 +433,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 		}
 		request.Header.Set("Content-Type", "application/json")
 		// names the process: the lease belongs to one process
-		agent.Session{Protocol: agent.Protocol, Instance: c.instance, Version: c.version}.Set(
+		agent.Session{Protocol: c.protocol, Instance: c.instance, Version: c.version}.Set(
 			request.Header)
 		return c.exchange(request, out)
 	})
@@ -437,7 +442,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 // get opens a snapshot or a stream. The caller closes the body.
 func (c *Client) get(ctx context.Context, path, accept string, epoch,
 	cursor int64) (body io.ReadCloser, err error) {
-	session := agent.Session{Protocol: agent.Protocol, Instance: c.instance, Epoch: epoch,
+	session := agent.Session{Protocol: c.protocol, Instance: c.instance, Epoch: epoch,
 		Version: c.version, Cursor: cursor}
 	err = c.authorized(ctx, func(token string, keys agent.PrivateKeys) error {
 		request, err := c.newRequest(ctx, http.MethodGet, path, keys, token, session.Bytes(), nil)
