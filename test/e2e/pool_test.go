@@ -36,7 +36,7 @@ func TestAPoolGrowsAndShrinksWithItsLoad(t *testing.T) {
 func TestAPoolGrowsToThreeEnginesUnderManyApplications(t *testing.T) {
 	n := *applicationsOfPool
 	if n == 0 {
-		t.Skip("make load-pool runs it: 600 Applications take 30 minutes")
+		t.Skip("make load-pool runs it: 600 Applications take 25 minutes")
 	}
 	poolOf{environments: 12, applications: n, capacity: n * 5 / 12, instances: 3}.run(t)
 }
