@@ -25,6 +25,7 @@ var (
 func TestEveryDocumentedCommandLineExists(t *testing.T) {
 	root, n := root(&app{}), 0
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd("completion")
 	for path, text := range readByPeople(t) {
 		for _, line := range commandLines(path, text) {
 			n++

@@ -38,6 +38,8 @@ const (
 	// leaves. moveAdopts follows it once the new engine may adopt the resources.
 	annotationMove = "argosy.dev/move"
 	moveAdopts     = "/adopt"
+	// annotationRequestedAt is when the adoption was requested last.
+	annotationRequestedAt = "argosy.dev/requested-at"
 
 	annotationTracking     = "argocd.argoproj.io/tracking-id"
 	annotationInstallation = "argocd.argoproj.io/installation-id"
@@ -57,6 +59,19 @@ type movingObject struct {
 	refreshes bool   // a comparison is requested
 	lastRun   string // of the last operation; empty: none
 	result    string // its message
+	// when the adoption was requested last; zero: it was not
+	requestedAt time.Time
+}
+
+// noticedWithin is how long Argo CD may take to begin a requested operation. It writes the result
+// of a comparison into its own cache, and so may overwrite a request that has arrived meanwhile
+// (3.5): only another change of the Application, or the periodic comparison, shows it again.
+const noticedWithin = 15 * time.Second
+
+// unnoticed reports whether Argo CD has not begun the requested adoption for too long.
+func (m *movingObject) unnoticed(d mirror.Departure, now time.Time) bool {
+	return m.Operating && m.lastRun == "" && m.request == moveRequest(d) &&
+		!m.requestedAt.IsZero() && now.Sub(m.requestedAt) >= noticedWithin
 }
 
 // comparedResource is a resource in the status of an Application.
@@ -128,6 +143,8 @@ func decodeMoving(name fleet.EngineName, in places, raw []byte) (*movingObject, 
 		resources: more.Status.Resources}
 	m.compares = o.compared() && sameJSON(ignored, more.Status.Sync.ComparedTo.IgnoreDifferences)
 	_, m.refreshes = o.Metadata.Annotations[annotationRefresh]
+	// without a time, no adoption was requested
+	m.requestedAt, _ = time.Parse(time.RFC3339, o.Metadata.Annotations[annotationRequestedAt])
 	if s := more.Status.OperationState; s != nil {
 		m.lastRun, m.result = s.StartedAt+"/"+s.FinishedAt, operationMessage(&o.Status)
 	}
@@ -574,6 +591,7 @@ func (e *Engine) arrive(ctx context.Context, row mirror.Row, tree, spec, operati
 	}
 	if operation != nil {
 		body["operation"] = operation
+		annotations[annotationRequestedAt] = e.options.Now().UTC().Format(time.RFC3339)
 	} else if m != nil {
 		annotations[annotationRefresh] = "normal"
 	}
@@ -751,6 +769,12 @@ func (e *Engine) markMoving(ctx context.Context, row mirror.Row, d mirror.Depart
 	switch patch := m.beforeAdoption(d); {
 	case m.Operating && m.request != moveRequest(d):
 		return waits("another operation runs on engine %s", e.name)
+	case m.unnoticed(d, e.options.Now()):
+		if err := request(adopt, marking(adopt, d)); err != nil {
+			return err
+		}
+		return waits("engine %s has not noticed that it is to adopt its resources; requested again",
+			e.name)
 	case m.Operating:
 		return waits("engine %s adopts its resources: %s", e.name, m.result)
 	case len(patch) > 0:

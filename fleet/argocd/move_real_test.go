@@ -664,6 +664,29 @@ func (l *movingLab) undoes() {
 	l.marked(l.a)
 }
 
+// requestsAgain: an adoption that Argo CD does not begin is requested again, once for each while.
+func (l *movingLab) requestsAgain(w *argoLab, row mirror.Row, d mirror.Departure) {
+	l.Helper()
+	adopt := func() error { return w.e.Adopt(l.Context(), row, d, w.lease) }
+	l.waitsFor(w, "compares it once more", adopt)
+	w.until("it is compared", func() bool {
+		m, err := w.e.readMoving(l.Context(), row)
+		return err == nil && !m.refreshes && m.compares
+	})
+	w.argo.Controller.Pause()
+	defer w.argo.Controller.Resume()
+	l.waitsFor(w, "adopts its resources", adopt)
+	now := w.e.options.Now
+	defer func() { w.e.options.Now = now }()
+	w.e.options.Now = func() time.Time { return now().Add(noticedWithin) }
+	if err := adopt(); err == nil || !strings.Contains(err.Error(), "requested again") {
+		l.Errorf("an adoption that does not begin: %v", err)
+	}
+	if err := adopt(); err == nil || strings.Contains(err.Error(), "requested again") {
+		l.Errorf("it is requested all the time: %v", err)
+	}
+}
+
 func (l *movingLab) moves(from, to *argoLab, rows []func(*argoLab) mirror.Row) {
 	l.Helper()
 	var departures []mirror.Departure
@@ -674,6 +697,9 @@ func (l *movingLab) moves(from, to *argoLab, rows []func(*argoLab) mirror.Row) {
 	}
 	for i, row := range rows {
 		l.freeze(from, row(from), departures[i])
+		if i == 0 {
+			l.requestsAgain(to, row(to), departures[i])
+		}
 		l.adopt(to, row(to), departures[i])
 		l.orphan(from, row(from))
 		to.reopen()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
@@ -279,6 +280,43 @@ func TestAnAdoptionIsGivenUpOnlyForADifferenceThatLasts(t *testing.T) {
 		})
 		if got != want || err == nil {
 			t.Errorf("compared at %s: %q, %v", compared, got, err)
+		}
+	}
+}
+
+// Argo CD may overwrite in its cache the request that it has not read yet.
+func TestAnAdoptionThatArgoCDDoesNotBeginIsRequestedAgain(t *testing.T) {
+	d := departureOf(t, movingFrom(t, nil))
+	requested := func(id string, edits ...func(map[string]any)) *movingObject {
+		return movingFrom(t, func(o map[string]any) {
+			set("2026-01-01T10:00:00Z", "metadata", "annotations", annotationRequestedAt)(o)
+			set(operationOf(id, map[string]any{}), "operation")(o)
+			set(nil, "status", "operationState")(o)
+			for _, edit := range edits {
+				edit(o)
+			}
+		})
+	}
+	at := func(seconds int) time.Time {
+		return time.Date(2026, 1, 1, 10, 0, seconds, 0, time.UTC)
+	}
+	own := moveRequest(d)
+	for name, c := range map[string]struct {
+		m    *movingObject
+		now  time.Time
+		want bool
+	}{
+		"long ago":     {requested(own), at(15), true},
+		"a moment ago": {requested(own), at(14), false},
+		"begun": {requested(own, set(map[string]any{"phase": "Running",
+			"startedAt": "2026-01-01T10:00:01Z"}, "status", "operationState")), at(50), false},
+		"another operation": {requested("other"), at(50), false},
+		"no time": {requested(own, set("", "metadata", "annotations",
+			annotationRequestedAt)), at(50), false},
+		"no operation": {requested(own, set(nil, "operation")), at(50), false},
+	} {
+		if got := c.m.unnoticed(d, c.now); got != c.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
