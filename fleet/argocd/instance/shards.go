@@ -34,8 +34,11 @@ func shardsOf(o Order, inv inventory) int {
 // repeated. Each of them knows the number from its environment, and serves the clusters that it
 // has by that number: two with different numbers would serve one cluster at once.
 func (t *Target) end(ctx context.Context, shards int) (waits string, err error) {
+	if shards == 0 {
+		return "", nil
+	}
 	live, err := t.controller(ctx)
-	if err != nil || live == nil || shards == 0 || servedBy(live) == shards {
+	if err != nil || live == nil || servedBy(live) == shards {
 		return "", err
 	}
 	if replicas(live) != 0 {
@@ -60,9 +63,12 @@ func (t *Target) end(ctx context.Context, shards int) (waits string, err error) 
 
 // scale sets the number of Pods of the application-controller to that of its environment.
 func (t *Target) scale(ctx context.Context, shards int) (waits string, err error) {
+	if shards == 0 {
+		return "", nil
+	}
 	live, err := t.controller(ctx)
 	switch {
-	case err != nil || live == nil || shards == 0 || replicas(live) == shards:
+	case err != nil || live == nil || replicas(live) == shards:
 		return "", err
 	case live.Annotations[AnnotationFence] != "":
 		return "a fence has scaled " + controllerName + " to zero", nil
