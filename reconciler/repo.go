@@ -206,7 +206,13 @@ const sourceEvery = 10 * time.Second
 
 // report records the status of the config repo. The store keeps the begin of an outage, because it
 // outlives this replica.
+//
+// After a write that failed, the applied state is loaded again first: without it, the applied
+// revision is not known.
 func (l *Loop) report(ctx context.Context, s view.Source, err error) {
+	if l.stored.state == nil {
+		return
+	}
 	now := sourceStatus{head: s.Head, at: time.Now()}
 	if err != nil {
 		now.err = printable.Truncate(err.Error(), errorBytes)
