@@ -448,10 +448,7 @@ func (s *website) tenantPage(w http.ResponseWriter, r *http.Request, token view.
 
 func (s *website) enginePage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	name := pathName[fleet.EngineName](r, "engine")
-	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	if token.Tenant != "" {
-		g.err = mirror.ErrNotFound // engines belong to the platform
-	}
+	g := gatherOfPlatform(r, token)
 	of := view.Filter{Engine: name}
 	v := engineView{frame: s.frame("Engine "+string(name), token),
 		View: the(g, s.reader.Engines, of)}
@@ -490,12 +487,18 @@ func (s *website) unprovenPage(w http.ResponseWriter, r *http.Request, token vie
 	s.show(w, r, token, "unproven", "unproven objects", v, err)
 }
 
-// ringsPage shows the rings in their order. Only the platform may see it.
-func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+// gatherOfPlatform finds nothing for a tenant: engines belong to the platform.
+func gatherOfPlatform(r *http.Request, token view.Token) *gather {
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	if token.Tenant != "" {
-		g.err = mirror.ErrNotFound // engines belong to the platform
+		g.err = mirror.ErrNotFound
 	}
+	return g
+}
+
+// ringsPage shows the rings in their order. Only the platform may see it.
+func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	g := gatherOfPlatform(r, token)
 	v := ringsView{frame: s.frame("Rings", token)}
 	v.Rings = many(g, s.reader.Rings, view.Filter{}, manyItems)
 	v.Bulletins = many(g, s.reader.Bulletins, view.Filter{}, manyItems)
@@ -504,10 +507,7 @@ func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.T
 
 // poolsPage shows the pools of engines. Only the platform may see it.
 func (s *website) poolsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
-	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	if token.Tenant != "" {
-		g.err = mirror.ErrNotFound // engines belong to the platform
-	}
+	g := gatherOfPlatform(r, token)
 	v := poolsView{frame: s.frame("Pools", token)}
 	v.Pools = many(g, s.reader.Pools, view.Filter{}, manyItems)
 	s.show(w, r, token, "pools", "pools", v, g.err)

@@ -223,56 +223,47 @@ func (s *Work) Manifests(ctx context.Context, digest string) (m mirror.RingManif
 // release since changes nothing. mirror.ErrFenced when the lease has passed on.
 func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, release string,
 	state mirror.InstanceState, why string) error {
-	engine, err := leasedEngine[struct{}](lease, nil, nil)
-	if err != nil {
-		return err
-	}
-	err = s.atomically(ctx, func(b *pgx.Batch) {
-		fenceEngine(b, lease)
-		b.Queue(`
-			WITH changed AS (
-				UPDATE instances i SET state = $3, message = $4, since = CASE WHEN i.state = $3 THEN i.since ELSE now() END
-				FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest || i.agent_digest = $2 AND i.state <> 'Releasing'
-					AND (i.state = 'Removing') = ($3 = 'Removing')
-					AND (i.state, i.message) <> ($3, $4)
-				RETURNING i.engine, CASE i.version WHEN '' THEN 'agent ' || coalesce(nullif(i.agent_version, ''), 'of before') ELSE 'Argo CD ' || i.version END AS what,
-					was.state <> $3 AS news)
-			SELECT new_event('engine', '', engine, what || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
-			FROM changed WHERE news`, string(engine), release, string(state), message(why))
-	})
-	return wrap(err, "instance of engine %s", engine)
+	return s.changeInstance(ctx, lease, `
+		WITH changed AS (
+			UPDATE instances i SET state = $3, message = $4, since = CASE WHEN i.state = $3 THEN i.since ELSE now() END
+			FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest || i.agent_digest = $2 AND i.state <> 'Releasing'
+				AND (i.state = 'Removing') = ($3 = 'Removing')
+				AND (i.state, i.message) <> ($3, $4)
+			RETURNING i.engine, CASE i.version WHEN '' THEN 'agent ' || coalesce(nullif(i.agent_version, ''), 'of before') ELSE 'Argo CD ' || i.version END AS what,
+				was.state <> $3 AS news)
+		SELECT new_event('engine', '', engine, what || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
+		FROM changed WHERE news`, release, string(state), message(why))
 }
 
 // ReportSize records what the Pods of an instance have. mirror.ErrFenced when the lease has passed
 // on.
 func (s *Work) ReportSize(ctx context.Context, lease mirror.Lease, size string) error {
-	engine, err := leasedEngine[struct{}](lease, nil, nil)
-	if err != nil {
-		return err
-	}
-	err = s.atomically(ctx, func(b *pgx.Batch) {
-		fenceEngine(b, lease)
-		b.Queue(`
-			WITH changed AS (UPDATE instances SET size = $2 WHERE engine = $1 AND size <> $2 RETURNING engine)
-			SELECT new_event('engine', '', engine, CASE $2 WHEN '' THEN 'Argosy does not set its size any more' ELSE 'its size is ' || $2 END) FROM changed`,
-			string(engine), message(size))
-	})
-	return wrap(err, "size of engine %s", engine)
+	return s.changeInstance(ctx, lease, `
+		WITH changed AS (UPDATE instances SET size = $2 WHERE engine = $1 AND size <> $2 RETURNING engine)
+		SELECT new_event('engine', '', engine, CASE $2 WHEN '' THEN 'Argosy does not set its size any more' ELSE 'its size is ' || $2 END) FROM changed`,
+		message(size))
 }
 
 // ForgetInstance records that the worker has given an instance back. mirror.ErrFenced when the
 // lease has passed on.
 func (s *Work) ForgetInstance(ctx context.Context, lease mirror.Lease) error {
+	return s.changeInstance(ctx, lease, `
+		WITH gone AS (DELETE FROM instances WHERE engine = $1 AND state IN ('Releasing', 'Removing') RETURNING engine, state)
+		SELECT new_event('engine', '', engine, CASE state WHEN 'Removing' THEN 'its Argo CD is removed'
+			ELSE 'Argosy does not manage its Argo CD any more' END) FROM gone`)
+}
+
+// changeInstance executes a statement about the instance of the lease's engine, which is $1, by the
+// holder of the lease alone.
+func (s *Work) changeInstance(ctx context.Context, lease mirror.Lease, sql string,
+	args ...any) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
-		b.Queue(`
-			WITH gone AS (DELETE FROM instances WHERE engine = $1 AND state IN ('Releasing', 'Removing') RETURNING engine, state)
-			SELECT new_event('engine', '', engine, CASE state WHEN 'Removing' THEN 'its Argo CD is removed'
-				ELSE 'Argosy does not manage its Argo CD any more' END) FROM gone`, string(engine))
+		b.Queue(sql, append([]any{string(engine)}, args...)...)
 	})
 	return wrap(err, "instance of engine %s", engine)
 }

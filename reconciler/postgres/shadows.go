@@ -142,7 +142,7 @@ const sqlUncompared = `SELECT count(*) AS n FROM desired d WHERE d.engine = $1 A
 
 // ReportShadow records how far the shadow with a digest has come. Compared means that no task is
 // left: it forgets Applications that the engine does not have any more. While an Application has no
-// comparison, a shadow is not Compared, whatever the worker reports. mirror.ErrFenced when the
+// comparison, a shadow is not Compared, even if the worker reports so. mirror.ErrFenced when the
 // lease has passed on.
 func (s *Work) ReportShadow(ctx context.Context, lease mirror.Lease, digest string,
 	state mirror.ShadowState, why string) error {
