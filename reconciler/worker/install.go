@@ -25,7 +25,7 @@ type Instances interface {
 	ForgetInstance(ctx context.Context, lease mirror.Lease) error
 }
 
-// Sizes is a store that knows the sizes of instances (ADR 0080). No engine behind an agent has one.
+// Sizes is a store that knows the sizes of instances (ADR 0080). An agent reports none.
 type Sizes interface {
 	// ReportSize records what the Pods have: see mirror.Instance.Size.
 	ReportSize(ctx context.Context, lease mirror.Lease, size string) error
@@ -46,6 +46,7 @@ type installer struct {
 	manifests mirror.RingManifests // of the last step
 	applied   time.Time            // the last step that left nothing to do
 	asked     time.Time            // a refresh of the probe since the Pods are ready
+	sized     string               // what the Pods have since that step
 }
 
 const (
@@ -168,7 +169,7 @@ func (i *installer) install(ctx context.Context, store Instances, target engine.
 	switch {
 	case err != nil:
 		return i.failed(ctx, wanted, err)
-	case waits != "" && wanted.State == mirror.InstanceRunning && i.size() != wanted.Size:
+	case waits != "" && wanted.State == mirror.InstanceRunning && i.size() != i.sized:
 		return wanted.State, waits
 	case waits != "" && wanted.State == mirror.InstanceRunning:
 		i.applied = time.Now()
@@ -185,6 +186,7 @@ func (i *installer) install(ctx context.Context, store Instances, target engine.
 			return mirror.InstanceInstalling, why
 		}
 	}
+	i.sized = i.size()
 	if sizes, ok := store.(Sizes); ok && i.size() != wanted.Size {
 		if err := sizes.ReportSize(ctx, i.lease.Lease(), i.size()); err != nil {
 			return i.failed(ctx, wanted, fmt.Errorf("report the size: %w", err))

@@ -135,17 +135,17 @@ func (e *installedEngine) did() []string {
 // installing runs the installer of a session in a bubble.
 func installing(t *testing.T, test func(rows *instanceRows, target *installedEngine)) {
 	t.Helper()
-	installingSized(t, nil, test)
+	installingSized(t, nil, func(r *instanceRows) Rows { return r }, test)
 }
 
-func installingSized(t *testing.T, size *fleet.InstanceSize,
+func installingSized(t *testing.T, size *fleet.InstanceSize, store func(*instanceRows) Rows,
 	test func(rows *instanceRows, target *installedEngine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := workOn(t, enginetest.NewServer(), 0, 24*time.Hour)
 		rows, target := &instanceRows{managed: true}, &installedEngine{}
 		target.Engine = s.target
-		s.connection.target, s.Rows, s.Poll = hiding{target}, rows, 10*time.Second
+		s.connection.target, s.Rows, s.Poll = hiding{target}, store(rows), 10*time.Second
 		s.Spec.ArgoCD.Managed, s.Spec.ArgoCD.Size = true, size
 		rows.want(mirror.InstanceInstalling, "one")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -206,21 +206,37 @@ func TestARunningInstanceIsComparedEveryFiveMinutes(t *testing.T) {
 	})
 }
 
-// A change of size is followed until the Pods have it, also of an instance that runs.
-func TestASizeIsReportedOnceThePodsHaveIt(t *testing.T) {
-	sized := func(rows *instanceRows, target *installedEngine) {
-		rows.want(mirror.InstanceRunning, "one")
-		target.mu.Lock()
-		target.outcomes = []any{"Pod 0 has not ended", "Pod 1 is pending"}
-		target.mu.Unlock()
-		time.Sleep(11 * time.Second)
-		equal(t, "reports", rows.wrote(), "Running Pod 0 has not ended", "Running Pod 1 is pending",
-			"size 2 shards", "Running ")
-		target.did()
-		time.Sleep(4 * time.Minute)
-		equal(t, "steps at rest", target.did())
+// A change of size is followed until the Pods have it, also of an instance that runs, and of one
+// behind an agent, which does not report it.
+func TestASizeIsFollowedUntilThePodsHaveIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		store func(*instanceRows) Rows
+		want  []string
+	}{
+		"reported": {func(r *instanceRows) Rows { return r }, []string{
+			"Running Pod 0 has not ended", "Running Pod 1 is pending", "size 2 shards", "Running "}},
+		"behind an agent": {func(r *instanceRows) Rows {
+			return struct {
+				*reports
+				Instances
+			}{&r.reports, r}
+		}, []string{"Running Pod 0 has not ended", "Running Pod 1 is pending", "Running "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installingSized(t, &fleet.InstanceSize{Shards: 2}, c.store,
+				func(rows *instanceRows, target *installedEngine) {
+					rows.want(mirror.InstanceRunning, "one")
+					target.mu.Lock()
+					target.outcomes = []any{"Pod 0 has not ended", "Pod 1 is pending"}
+					target.mu.Unlock()
+					time.Sleep(11 * time.Second)
+					equal(t, "reports", rows.wrote(), c.want...)
+					target.did()
+					time.Sleep(4 * time.Minute)
+					equal(t, "steps at rest", target.did())
+				})
+		})
 	}
-	installingSized(t, &fleet.InstanceSize{Shards: 2}, sized)
 }
 
 func TestARefusedInstanceWaitsForAPerson(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // removable are the kinds of the inventory that a removal deletes, in this order: the processes end
@@ -21,10 +24,11 @@ import (
 var removable = []string{"StatefulSet", "Deployment", "Service", "NetworkPolicy", "ConfigMap",
 	"RoleBinding", "Role", "ServiceAccount"}
 
-// Remove deletes the objects of the inventory and then the inventory. It deletes no Secret, no
-// CustomResourceDefinition, no AppProject and no Namespace, and only objects with our label. It
-// returns why it has to be repeated; "" once nothing is left. An Application in the namespace keeps
-// everything: its finalizers need the controller. One with the label probe is Argosy's own.
+// Remove deletes the objects of the inventory and then the inventory. It deletes no
+// CustomResourceDefinition, no AppProject and no Namespace, no Secret but those of probes, and only
+// objects with our label. It returns why it has to be repeated; "" once nothing is left. An
+// Application in the namespace keeps everything: its finalizers need the controller. One with the
+// label probe is Argosy's own.
 func (t *Target) Remove(ctx context.Context, epoch int64, probe string) (waits string, err error) {
 	inv, err := t.inventory(ctx)
 	if err != nil || inv.version == "" {
@@ -70,36 +74,47 @@ func (t *Target) Remove(ctx context.Context, epoch int64, probe string) (waits s
 
 // used returns an Application of the namespace besides probes; "" if there is none.
 func (t *Target) used(ctx context.Context, probe string) (string, error) {
-	all, err := t.applications(ctx, "!"+probe, 1)
+	all, err := t.labelled(ctx, applications, "!"+probe, 1)
 	if err != nil || len(all) == 0 {
 		return "", err
 	}
 	return "Application " + all[0].GetName() + " is in its namespace", nil
 }
 
-func (t *Target) applications(ctx context.Context, selector string, most int64) (
-	[]unstructured.Unstructured, error) {
+var (
+	applications = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1",
+		Kind: "ApplicationList"}
+	secrets = schema.GroupVersionKind{Version: "v1", Kind: "SecretList"}
+)
+
+// labelled returns the objects of the namespace that a selector selects.
+func (t *Target) labelled(ctx context.Context, list schema.GroupVersionKind, selector string,
+	most int64) ([]unstructured.Unstructured, error) {
 	by, err := labels.Parse(selector)
 	if err != nil {
 		return nil, err
 	}
 	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1",
-		Kind: "ApplicationList"})
+	all.SetGroupVersionKind(list)
 	err = t.client.List(ctx, all, client.InNamespace(t.namespace), client.Limit(most),
 		client.MatchingLabelsSelector{Selector: by})
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil // the kind is not defined: the installation had begun only
 	}
-	return all.Items, refused(err, "list Applications")
+	return all.Items, refused(err, "list "+strings.TrimSuffix(list.Kind, "List")+"s")
 }
 
-// removeProbes deletes the probes, which have no finalizer.
+// removeProbes deletes the probes of all shards, which have no finalizer, and their clusters.
 func (t *Target) removeProbes(ctx context.Context, probe string) error {
-	all, err := t.applications(ctx, probe, 10)
+	all, err := t.labelled(ctx, applications, probe, fleet.MaxShards)
 	if err != nil {
 		return err
 	}
+	clusters, err := t.labelled(ctx, secrets, probe, fleet.MaxShards)
+	if err != nil {
+		return err
+	}
+	all = append(all, clusters...)
 	for i := range all {
 		uid := all[i].GetUID()
 		err := t.client.Delete(ctx, &all[i], client.Preconditions{UID: &uid})

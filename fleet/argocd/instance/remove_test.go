@@ -40,6 +40,12 @@ func TestAnInstanceIsRemovedOnceItsNamespaceHasNoApplication(t *testing.T) {
 	_, err = l.dynamic.Resource(apps).Namespace(l.namespace).Create(ctx, probe,
 		metav1.CreateOptions{})
 	check(t, err)
+	for name, labels := range map[string]map[string]string{
+		"probe": {"argosy.dev/probe": "true"}, "theirs": nil} {
+		_, err = l.client.CoreV1().Secrets(l.namespace).Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+		check(t, err)
+	}
 	waits, err := l.target.Remove(ctx, l.epoch, "argosy.dev/probe")
 	if err != nil || !strings.Contains(waits, "Application left") || len(l.pods()) != 3 {
 		t.Fatalf("with an Application: %q, %v, %d Pods", waits, err, len(l.pods()))
@@ -65,6 +71,14 @@ func TestAnInstanceIsRemovedOnceItsNamespaceHasNoApplication(t *testing.T) {
 	left, err := l.dynamic.Resource(apps).Namespace(l.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("%d probes are left, %v", len(left.Items), err)
+	}
+	if _, err := l.client.CoreV1().Secrets(l.namespace).Get(ctx, "probe",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the cluster of a probe is left: %v", err)
+	}
+	if _, err := l.client.CoreV1().Secrets(l.namespace).Get(ctx, "theirs",
+		metav1.GetOptions{}); err != nil {
+		t.Errorf("the Secret of others: %v", err)
 	}
 	roles, err := l.client.RbacV1().Roles(l.namespace).List(ctx, metav1.ListOptions{})
 	check(t, err)
