@@ -214,7 +214,8 @@ func TestASizeIsFollowedUntilThePodsHaveIt(t *testing.T) {
 		want  []string
 	}{
 		"reported": {func(r *instanceRows) Rows { return r }, []string{
-			"Running Pod 0 has not ended", "Running Pod 1 is pending", "size 2 shards", "Running "}},
+			"Running Pod 0 has not ended", "Running Pod 1 is pending", "size 2 shards",
+			"Running "}},
 		"behind an agent": {func(r *instanceRows) Rows {
 			return struct {
 				*reports

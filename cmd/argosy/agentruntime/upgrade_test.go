@@ -234,6 +234,23 @@ func (s *site) deployed() (image, upgrade string, annotations map[string]string)
 	return c.Image, upgrade, d.Annotations
 }
 
+// install creates the Deployment of an agent that may change its own image. It returns how the
+// agent's account reaches the cluster.
+func (s *site) install(image string) *rest.Config {
+	s.Helper()
+	in := edge.Install{Namespace: s.agent, ArgoCDNamespace: s.argocd, Hub: s.hub, Image: image,
+		SelfUpgrade: true}
+	objects, err := in.Objects()
+	s.must(err)
+	s.grant(in)
+	_, err = s.cluster.Client().AppsV1().Deployments(s.agent).Create(s.Context(),
+		objects[len(objects)-1].(*appsv1.Deployment), metav1.CreateOptions{})
+	s.must(err)
+	config := rest.CopyConfig(s.cluster.REST())
+	config.Impersonate.UserName = "system:serviceaccount:" + s.agent + ":" + edge.Name
+	return config
+}
+
 // The new process gets an access token, so that its Pod is ready and the old one ends, and then
 // opens no session. It returns the image by itself, although it ends and starts again meanwhile;
 // the old version comes back, reports why, and tries again only when a person asks for it.
@@ -241,16 +258,8 @@ func TestAnUpgradeWithoutASessionIsUndone(t *testing.T) {
 	s := newSite(t, "managed", "undone")
 	s.join()
 	ctx := t.Context()
-	in := edge.Install{Namespace: s.agent, ArgoCDNamespace: s.argocd, Hub: s.hub,
-		Image: "mirror.example.com:5000/argosy:v1", SelfUpgrade: true}
-	objects, err := in.Objects()
-	s.must(err)
-	s.grant(in)
-	_, err = s.cluster.Client().AppsV1().Deployments(s.agent).Create(ctx,
-		objects[len(objects)-1].(*appsv1.Deployment), metav1.CreateOptions{})
-	s.must(err)
-	config := rest.CopyConfig(s.cluster.REST())
-	config.Impersonate.UserName = "system:serviceaccount:" + s.agent + ":" + edge.Name
+	const before = "mirror.example.com:5000/argosy:v1"
+	config := s.install(before)
 	first := time.Date(2026, 11, 28, 7, 0, 0, 123456000, time.UTC)
 	wanted := mirror.Instance{AgentVersion: "v2", AgentDigest: "sha256:" + strings.Repeat("b", 64),
 		Since: first}
@@ -296,7 +305,7 @@ func TestAnUpgradeWithoutASessionIsUndone(t *testing.T) {
 	})
 	stopNew() // it ends and starts again
 	_, stopNew, _ = s.processOf(upgrade, "v2", config)
-	if left := became(in.Image); left != "" {
+	if left := became(before); left != "" {
 		t.Errorf("the image is back, and the Pod has the upgrade %s to prove", left)
 	}
 	stopNew()
@@ -312,12 +321,12 @@ func TestAnUpgradeWithoutASessionIsUndone(t *testing.T) {
 		return nil
 	})
 	for _, part := range []string{newImage, "version v2, proved no session with the control " +
-		"plane within 5s", "the hub answers 400", "has returned the image " + in.Image} {
+		"plane within 5s", "the hub answers 400", "has returned the image " + before} {
 		if !strings.Contains(refusal, part) {
 			t.Errorf("%q is missing in %s", part, refusal)
 		}
 	}
-	became(in.Image)
+	became(before)
 
 	s.sessions.refuse("") // a person has removed the cause, and resumes the ring
 	wanted.Since = first.Add(time.Hour)
@@ -328,7 +337,7 @@ func TestAnUpgradeWithoutASessionIsUndone(t *testing.T) {
 	s.until("the upgrade is proven", func() error {
 		_, _, a := s.deployed()
 		if a["argosy.dev/upgrade"] != "" || a["argosy.dev/upgrade-began"] != "" ||
-			a["argosy.dev/upgrade-failed"] != "" || a["argosy.dev/previous-image"] != in.Image {
+			a["argosy.dev/upgrade-failed"] != "" || a["argosy.dev/previous-image"] != before {
 			return fmt.Errorf("%v", a)
 		}
 		return nil
@@ -394,16 +403,7 @@ func TestTheAgentOfAnEnvironmentFollowsARing(t *testing.T) {
 	s := newSite(t, "managed", "ring")
 	s.join()
 	ctx := t.Context()
-	in := edge.Install{Namespace: s.agent, ArgoCDNamespace: s.argocd, Hub: s.hub,
-		Image: "mirror.example.com:5000/argosy:v0.4.0", SelfUpgrade: true}
-	objects, err := in.Objects()
-	s.must(err)
-	s.grant(in)
-	_, err = s.cluster.Client().AppsV1().Deployments(s.agent).Create(ctx,
-		objects[len(objects)-1].(*appsv1.Deployment), metav1.CreateOptions{})
-	s.must(err)
-	config := rest.CopyConfig(s.cluster.REST())
-	config.Impersonate.UserName = "system:serviceaccount:" + s.agent + ":" + edge.Name
+	config := s.install("mirror.example.com:5000/argosy:v0.4.0")
 	upgradeIs := func(version string, state mirror.InstanceState, part string) {
 		t.Helper()
 		s.until("get agents shows the upgrade to "+version, func() error {
@@ -446,7 +446,7 @@ func TestTheAgentOfAnEnvironmentFollowsARing(t *testing.T) {
 
 	// the cause is removed, and a person resumes the ring
 	s.sessions.refuse("")
-	_, err = s.client.DecideRing(ctx, "resume", mirror.RingDecision{Ring: "edges", Reason: "fixed"})
+	_, err := s.client.DecideRing(ctx, "resume", mirror.RingDecision{Ring: "edges", Reason: "fixed"})
 	s.must(err)
 	upgrade = s.imageIs(ringImage + digestOf("6"))
 	_, stopNew, _ = s.processOf(upgrade, "0.6.0", config)
