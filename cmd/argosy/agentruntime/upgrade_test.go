@@ -446,7 +446,8 @@ func TestTheAgentOfAnEnvironmentFollowsARing(t *testing.T) {
 
 	// the cause is removed, and a person resumes the ring
 	s.sessions.refuse("")
-	_, err := s.client.DecideRing(ctx, "resume", mirror.RingDecision{Ring: "edges", Reason: "fixed"})
+	_, err := s.client.DecideRing(ctx, "resume", mirror.RingDecision{Ring: "edges",
+		Reason: "fixed"})
 	s.must(err)
 	upgrade = s.imageIs(ringImage + digestOf("6"))
 	_, stopNew, _ = s.processOf(upgrade, "0.6.0", config)
