@@ -10,6 +10,7 @@
 //	POST /api/v1/cluster/self/status               numbered reports: applied and observed state
 //	POST /api/v1/cluster/self/manifests            the files of a version of Argo CD
 //	POST /api/v1/cluster/self/comparisons          the next Applications to compare under it
+//	POST /api/v1/cluster/self/inspections          parts of answers to reads of resources
 //	GET  /api/v1/cluster/probe                     a short stream that reveals buffering proxies
 //
 // Rules of this package:

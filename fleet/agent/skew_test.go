@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,44 +12,62 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// The messages of protocol 3, written as its version did, still decode without an unknown field,
-// and encode to the same fields and values: a later version only adds fields. The files stay as
-// they are; a new version of the protocol adds those of the version before.
-func TestTheMessagesOfTheVersionBeforeKeepTheirMeaning(t *testing.T) {
-	types := map[string]any{"hello": &Hello{}, "rows": &Rows{}, "snapshot": &Snapshot{},
+// keptTypes are the types of the messages that testdata keeps, by the name of the file.
+func keptTypes() map[string]any {
+	return map[string]any{"hello": &Hello{}, "rows": &Rows{}, "snapshot": &Snapshot{},
 		"syncs": &[]Sync{}, "stops": &[]mirror.Stop{}, "ends": &[]mirror.StopEnd{},
-		"instance": &Instance{}, "bye": &GoAway{}, "report": &Report{}}
-	files, err := filepath.Glob("testdata/protocol-3/*.json")
-	if err != nil || len(files) != len(types) {
-		t.Fatalf("%d files for %d messages, %v", len(files), len(types), err)
-	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".json")
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		"instance": &Instance{}, "moves": &Moves{}, "shadow": &Shadow{},
+		"tasks": &ComparisonTasks{}, "bye": &GoAway{}, "report": &Report{}}
+}
+
+// The messages of earlier protocols, written as their versions did, still decode without an unknown
+// field, and encode to the same fields and values: a later version only adds fields. The files stay
+// as they are; a new version of the protocol adds those of the version before.
+func TestTheMessagesOfEarlierVersionsKeepTheirMeaning(t *testing.T) {
+	for protocol, messages := range map[int]int{3: 9, 4: 12} {
+		files, err := filepath.Glob(fmt.Sprintf("testdata/protocol-%d/*.json", protocol))
+		if err != nil || len(files) != messages {
+			t.Fatalf("%d files of protocol %d, %v", len(files), protocol, err)
 		}
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(types[name]); err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		again, err := json.Marshal(types[name])
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before, after any
-		if err := json.Unmarshal(text, &before); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(again, &after); err != nil {
-			t.Fatal(err)
-		}
-		if lost := lostFields(name, before, after); len(lost) > 0 {
-			t.Errorf("lost or changed: %s", strings.Join(lost, ", "))
+		types := keptTypes()
+		for _, file := range files {
+			name := strings.TrimSuffix(filepath.Base(file), ".json")
+			if err := keepsMeaning(file, name, types[name]); err != nil {
+				t.Errorf("protocol %d: %s: %v", protocol, name, err)
+			}
 		}
 	}
+	if _, err := os.Stat(fmt.Sprintf("testdata/protocol-%d", Protocol-1)); err != nil {
+		t.Errorf("no messages of the version before protocol %d are kept", Protocol)
+	}
+}
+
+// keepsMeaning decodes a kept message and encodes it again.
+func keepsMeaning(file, name string, into any) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	again, err := json.Marshal(into)
+	if err != nil {
+		return err
+	}
+	var before, after any
+	if err := json.Unmarshal(text, &before); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(again, &after); err != nil {
+		return err
+	}
+	if lost := lostFields(name, before, after); len(lost) > 0 {
+		return fmt.Errorf("lost or changed: %s", strings.Join(lost, ", "))
+	}
+	return nil
 }
 
 // lostFields names what after lacks of before. Empty values count as absent.

@@ -28,7 +28,7 @@ const (
 // newer one as its own newest, because later versions only add fields. Session reads and writes the
 // headers, which are signed with the request.
 const (
-	Protocol = 4
+	Protocol = 5
 	Oldest   = 1
 	// ProtocolMoves is the first version whose agents carry out the steps of a move (ADR 0062).
 	ProtocolMoves = 2
@@ -40,6 +40,9 @@ const (
 	// ProtocolUpgrade is the first version whose agents follow a ring without installing an Argo CD
 	// (ADR 0081): their Instance has no Version and no Digest.
 	ProtocolUpgrade = 4
+	// ProtocolInspect is the first version whose agents read an Application's resources for people
+	// (ADR 0085).
+	ProtocolInspect = 5
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
 	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start

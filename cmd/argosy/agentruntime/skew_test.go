@@ -18,13 +18,13 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// olderHub makes the control plane answer as a hub of protocol 3 did: it announces 3, and leaves
-// out the messages, fields and requests of 4.
+// olderHub makes the control plane answer as a hub of protocol 4 did: it announces 4, and leaves
+// out the messages and requests of 5.
 type olderHub struct{ is atomic.Bool }
 
 func (o *olderHub) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if o.is.Load() && r.URL.Path == agent.PathComparisons {
+		if o.is.Load() && r.URL.Path == agent.PathInspections {
 			http.NotFound(w, r)
 			return
 		}
@@ -40,14 +40,14 @@ func (o *olderHub) rewrite(r *http.Response) error {
 	body := r.Body
 	go func() {
 		defer body.Close()
-		to.CloseWithError(asProtocol3(to, body))
+		to.CloseWithError(asProtocol4(to, body))
 	}()
 	r.Body = from
 	return nil
 }
 
-// asProtocol3 copies a stream of messages.
-func asProtocol3(to io.Writer, from io.Reader) error {
+// asProtocol4 copies a stream of messages.
+func asProtocol4(to io.Writer, from io.Reader) error {
 	in := bufio.NewReader(from)
 	var message bytes.Buffer
 	event := ""
@@ -57,11 +57,11 @@ func asProtocol3(to io.Writer, from io.Reader) error {
 			event = strings.TrimSpace(name)
 		}
 		if data, ok := strings.CutPrefix(line, "data: "); ok {
-			line = "data: " + fieldsOf3(event, data)
+			line = "data: " + fieldsOf4(event, data)
 		}
 		message.WriteString(line)
 		if line == "\n" || err != nil {
-			if event != agent.EventShadow {
+			if event != agent.EventInspect {
 				if _, err := to.Write(message.Bytes()); err != nil {
 					return err
 				}
@@ -75,17 +75,14 @@ func asProtocol3(to io.Writer, from io.Reader) error {
 	}
 }
 
-// fieldsOf3 returns the data of a message without the fields of protocol 4.
-func fieldsOf3(event, data string) string {
+// fieldsOf4 returns the data of a message as protocol 4 had it.
+func fieldsOf4(event, data string) string {
 	var fields map[string]any
-	if event != agent.EventHello && event != agent.EventInstance ||
-		json.Unmarshal([]byte(data), &fields) != nil || fields == nil {
+	if event != agent.EventHello || json.Unmarshal([]byte(data), &fields) != nil ||
+		fields == nil {
 		return data
 	}
-	delete(fields, "since")
-	if event == agent.EventHello {
-		fields["protocol"] = 3
-	}
+	fields["protocol"] = 4
 	text, err := json.Marshal(fields)
 	if err != nil {
 		return data
@@ -96,14 +93,14 @@ func fieldsOf3(event, data string) string {
 // Control plane and agent of adjacent protocol versions do the main job together. test/README.md
 // has what this proves.
 func TestAdjacentProtocolsDoTheMainJob(t *testing.T) {
-	if agent.Protocol != 4 {
+	if agent.Protocol != 5 {
 		t.Fatalf("the protocol is %d: this test plays %d beside it", agent.Protocol,
 			agent.Protocol-1)
 	}
 	for name, c := range map[string]struct {
 		agent int
 		older bool
-	}{"an earlier agent": {3, false}, "an earlier control plane": {4, true}} {
+	}{"an earlier agent": {4, false}, "an earlier control plane": {5, true}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, "managed", fmt.Sprintf("skew-%d", c.agent))
 			s.older.is.Store(c.older)
