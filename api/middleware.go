@@ -117,7 +117,13 @@ func bounded(next http.Handler) http.Handler {
 }
 
 func isStream(r *http.Request) bool {
-	return r.URL.Path == wire.Base+"/events" || r.URL.Path == pageEvents
+	return r.URL.Path == wire.Base+"/events" || r.URL.Path == pageEvents || isLogs(r)
+}
+
+// isLogs reports whether the request is for the log of a container: see Server.logs.
+func isLogs(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, wire.Base+"/tenants/") &&
+		strings.HasSuffix(r.URL.Path, "/logs")
 }
 
 func writeProblem(w http.ResponseWriter, p *wire.Refusal) {
@@ -192,6 +198,8 @@ func (s *Server) answer(ctx context.Context, subject string, err error) error {
 	case errors.Is(err, mirror.ErrCursor):
 		return problem(http.StatusBadRequest, "after", "this cursor is not one of this list",
 			"read the list again from its beginning")
+	case inspectProblem(subject, err) != nil:
+		return inspectProblem(subject, err)
 	case errors.Is(err, mirror.ErrTooManySyncs):
 		return problem(http.StatusTooManyRequests, subject, mirror.ErrTooManySyncs.Error(),
 			"ask again when some have ended: list them with `argosy get operations`")

@@ -40,10 +40,12 @@ type Config struct {
 	Decider  Decider
 	Tokens   Tokens
 	Agents   Agents // nil: agents are disabled, and so are their routes
-	Log      *slog.Logger
-	Version  string           // of the control plane, for `whoami`
-	Hub      string           // the URL by which agents reach it; may be empty
-	Now      func() time.Time // nil: the system's clock
+	// nil: resources cannot be read, and each such request is refused
+	Inspector Inspector
+	Log       *slog.Logger
+	Version   string           // of the control plane, for `whoami`
+	Hub       string           // the URL by which agents reach it; may be empty
+	Now       func() time.Time // nil: the system's clock
 }
 
 // Server serves the API, the event stream and the page.
@@ -53,6 +55,7 @@ type Server struct {
 	decider  Decider
 	tokens   Tokens
 	agents   Agents
+	inspect  inspecting
 	log      *slog.Logger
 	version  string
 	hub      string
@@ -81,6 +84,7 @@ func New(c Config) *Server {
 	if s.agents == nil {
 		s.agents = noAgents{}
 	}
+	s.inspect.from = c.Inspector
 	s.feed = newFeed(c.Reader.History, s.log)
 	s.api = humago.New(s.mux, document())
 	s.api.UseMiddleware(s.authenticate)
@@ -88,6 +92,7 @@ func New(c Config) *Server {
 	s.registerObjects()
 	s.registerPulls()
 	s.registerSimulate()
+	s.registerInspect()
 	s.registerDecisions()
 	s.registerTokens()
 	s.registerAgents()

@@ -205,3 +205,12 @@ type Asked struct {
 	ID    string                `json:"id"`
 	State mirror.OperationState `json:"state"`
 }
+
+// LogMessage is one message of a stream of logs: lines, or the end.
+type LogMessage struct {
+	Lines []view.LogLine `json:"lines,omitempty"`
+	// End is the last message; a stream without it has broken off.
+	End view.LogEnd `json:"end,omitempty" enum:"Complete,TooLong,TimedOut,Cut,Cancelled"`
+	// Refused is why the stream has not begun.
+	Refused *Refusal `json:"refused,omitempty"`
+}
