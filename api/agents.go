@@ -280,7 +280,7 @@ type agentsView struct {
 }
 
 func (s *website) agentsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
-	v := agentsView{frame: s.frame("Agents", token)}
+	v := agentsView{frame: s.framed(r, token, "Agents")}
 	var err error
 	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), view.Filter{}, view.Page{
 		Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})

@@ -61,7 +61,8 @@ type differencesView struct {
 func (s *website) differencesPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
 	ring := r.PathValue("ring")
-	v := differencesView{frame: s.frame("Differences of ring "+ring, token), Ring: ring}
+	v := differencesView{frame: s.framed(r, token, "Differences of ring "+ring,
+		crumb{"Rings", "/rings"}), Ring: ring}
 	var err error
 	v.Differences, v.Next, err = s.reader.Differences(r.Context(), token.Scope(),
 		view.Filter{Name: ring, Tenant: named[fleet.TenantName](q, "tenant")},

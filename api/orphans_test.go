@@ -13,7 +13,8 @@ import (
 func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 	with := content()
 	none := newSite(t, with)
-	if a := none.page("/", platformToken); strings.Contains(a.body, `href="/strays"`) {
+	if a := none.page("/", platformToken); strings.Contains(a.body,
+		"Engines have orphans") {
 		t.Error("a fleet without orphans shows some")
 	}
 	with.Orphans = []view.Orphan{
@@ -24,7 +25,7 @@ func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 	}
 	with.Engines[0].Orphans = 1
 	s := newSite(t, with)
-	s.want(s.page("/", platformToken), http.StatusOK, `href="/strays"`)
+	s.want(s.page("/", platformToken), http.StatusOK, `href="/strays"`, "Engines have orphans")
 	s.want(s.page("/strays", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",
 		"acme.edge/AppProject/acme", "uid-one", "argosy remove-orphan")
 	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",

@@ -1,23 +1,18 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
-	"html/template"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
-	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/fleet/view"
 )
 
@@ -31,31 +26,11 @@ type website struct {
 	*Server
 	// overviews are shared by all viewers.
 	overviews sharedRead[overview]
-}
-
-// frame is the common part of every page.
-type frame struct {
-	Title   string
-	Who     string // "" before login
-	Tenant  fleet.TenantName
-	Version string
-	Now     time.Time
-}
-
-func (s *website) frame(title string, token view.Token) frame {
-	f := frame{Title: title, Tenant: token.Tenant, Version: s.version, Now: s.now().UTC()}
-	if token.Name != "" {
-		f.Who = token.Subject()
-	}
-	return f
+	arounds   sharedRead[around]
 }
 
 func (s *website) registerPage() {
-	static, err := fs.Sub(pageFiles, "page/static")
-	if err != nil {
-		panic(err) // the folder is embedded: its absence is a build error
-	}
-	s.mux.Handle("GET /static/{file}", http.StripPrefix("/static/", http.FileServerFS(static)))
+	s.mux.HandleFunc("GET /static/{file...}", s.staticFile)
 	s.mux.HandleFunc("GET /{$}", s.signedIn(s.overviewPage))
 	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
@@ -72,6 +47,11 @@ func (s *website) registerPage() {
 		s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",
 		s.signedIn(s.applicationPage))
+	s.mux.HandleFunc("GET /tenants/{tenant}/deployments/{deployment}",
+		s.signedIn(s.deploymentPage))
+	s.mux.HandleFunc("GET /revisions/{revision}", s.signedIn(s.revisionPage))
+	s.mux.HandleFunc("GET /operations/{operation}", s.signedIn(s.operationPage))
+	s.registerPageLists()
 	s.mux.HandleFunc("GET /agents", s.signedIn(s.agentsPage))
 	s.mux.HandleFunc("GET /pulls", s.signedIn(s.pullsPage))
 	s.mux.HandleFunc("GET /pulls/{number}", s.signedIn(s.pullPage))
@@ -119,54 +99,7 @@ func (s *website) failPage(w http.ResponseWriter, r *http.Request, token view.To
 	if p.Status == http.StatusNotFound {
 		p.Next = "start from the overview"
 	}
-	s.render(w, p.Status, "failure", failure{s.frame(p.Title, token), p})
-}
-
-func (s *website) render(w http.ResponseWriter, status int, name string, data any) {
-	var out bytes.Buffer // buffer, so that a failing template sends nothing
-	if err := pages[name].ExecuteTemplate(&out, "frame", data); err != nil {
-		s.log.Error("failed to render a page", "page", name, "error", err)
-		http.Error(w, "this page cannot be shown: see the log of argosy serve",
-			http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(printable.Lines(out.Bytes())) // the client has disconnected
-}
-
-var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
-	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
-	"freezes", "pulls", "pull", "differences", "failure")
-
-func parsePages(names ...string) map[string]*template.Template {
-	parsed := map[string]*template.Template{}
-	for _, name := range names {
-		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent,
-			"mebibytes": mebibytes, "short": fleet.Revision.Short, "deed": actionTone,
-			"agentstate": agentState, "web": web})
-		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html",
-			"page/"+name+".html"))
-	}
-	return parsed
-}
-
-// ago formats the time since when in its largest unit: 12s, 5m, 3h, 9d.
-func ago(now time.Time, when any) string {
-	var t time.Time
-	switch v := when.(type) {
-	case time.Time:
-		t = v
-	case *time.Time:
-		if v == nil {
-			return "never"
-		}
-		t = *v
-	}
-	if t.IsZero() {
-		return "never"
-	}
-	return fleet.Age(now.Sub(t))
+	s.render(w, p.Status, "failure", failure{s.framed(r, token, p.Title), p})
 }
 
 // tone returns the colour of a state: good, busy, bad or none.
@@ -225,6 +158,8 @@ type (
 	applicationsView struct {
 		frame
 		Filter       url.Values
+		Chips        []chipGroup
+		Filters      []chosen
 		Applications []view.Application
 		Next         string
 	}
@@ -329,7 +264,7 @@ func (s *website) overviewPage(w http.ResponseWriter, r *http.Request, token vie
 		error) {
 		return s.readOverview(ctx, token.Scope())
 	})
-	v.frame = s.frame("Overview", token)
+	v.frame = s.framed(r, token, "Overview")
 	s.show(w, r, token, "overview", "overview", v, err)
 }
 
@@ -365,39 +300,68 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 	return v, g.err
 }
 
-func (s *website) show(w http.ResponseWriter, r *http.Request, token view.Token, page,
-	subject string, view any, err error) {
-	if err != nil {
-		s.failPage(w, r, token, subject, err)
-		return
+// applicationFilters are the fields by which the page of Applications filters.
+var applicationFilters = []string{"tenant", "environment", "deployment", "engine", "revision",
+	"apply", "sync", "health"}
+
+// stateChips are the states by which the page of Applications filters, each with one press.
+var stateChips = []struct {
+	Field  string
+	Values []string
+}{
+	{"apply", []string{"Failed", "Conflict", "Pending", "Held", "Deleting", "Applied"}},
+	{"sync", []string{"OutOfSync", "Synced", "Unknown"}},
+	{"health", []string{"Degraded", "Missing", "Progressing", "Suspended", "Healthy", "Unknown"}},
+}
+
+type (
+	chipGroup struct {
+		Field string
+		Chips []chip
 	}
-	s.render(w, http.StatusOK, page, view)
+	chip struct {
+		Value, Href string
+		Current     bool
+		Count       string // "": not counted
+	}
+)
+
+// chipsOf returns the states as links, each of which sets or ends its filter.
+func chipsOf(q url.Values) []chipGroup {
+	groups := make([]chipGroup, 0, len(stateChips))
+	for _, of := range stateChips {
+		group := chipGroup{Field: of.Field}
+		for _, value := range of.Values {
+			next, current := url.Values{}, q.Get(of.Field) == value
+			for field := range q {
+				next.Set(field, q.Get(field))
+			}
+			if next.Set(of.Field, value); current {
+				next.Del(of.Field)
+			}
+			href := "/applications"
+			if len(next) > 0 {
+				href += "?" + next.Encode()
+			}
+			group.Chips = append(group.Chips, chip{Value: value, Href: href, Current: current})
+		}
+		groups = append(groups, group)
+	}
+	return groups
 }
 
 func (s *website) applicationsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
-	q := r.URL.Query()
-	filter := view.Filter{
-		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q,
-			"environment"),
-		Deployment: named[fleet.DeploymentName](q, "deployment"), Engine: named[fleet.EngineName](q,
-			"engine"),
-		Sync: worded[mirror.SyncState](q, "sync"), Health: worded[mirror.HealthState](q, "health"),
-		Apply: worded[mirror.ApplyState](q, "apply"),
-	}
-	v := applicationsView{frame: s.frame("Applications", token), Filter: q}
+	fields := shownTo(token, applicationFilters)
+	q := known(r.URL.Query(), fields)
+	v := applicationsView{frame: s.framed(r, token, "Applications"), Filter: q,
+		Chips: chipsOf(q), Filters: filtersIn("/applications", q, fields)}
 	var err error
-	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(), filter,
-		view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(),
+		filterOf(r.URL.Query()), view.Page{Limit: manyItems,
+			After: cursor(r.URL.Query().Get("after"))})
 	if v.Next != "" {
-		more := url.Values{}
-		for _, name := range []string{"tenant", "environment", "deployment", "engine", "sync",
-			"health", "apply"} {
-			if value := q.Get(name); value != "" {
-				more.Set(name, value)
-			}
-		}
-		more.Set("after", v.Next)
-		v.Next = "?" + more.Encode()
+		q.Set("after", v.Next)
+		v.Next = "/applications?" + q.Encode()
 	}
 	s.show(w, r, token, "applications", "applications", v, err)
 }
@@ -436,7 +400,8 @@ func (s *website) tenantPage(w http.ResponseWriter, r *http.Request, token view.
 	name := pathName[fleet.TenantName](r, "tenant")
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	of := view.Filter{Tenant: name}
-	v := tenantView{frame: s.frame("Tenant "+string(name), token),
+	v := tenantView{frame: s.framed(r, token, "Tenant "+string(name),
+		crumb{"Tenants", "/tenants"}),
 		View: the(g, s.reader.Tenants, of)}
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
 	v.Deployments = many(g, s.reader.Deployments, of, manyItems)
@@ -450,7 +415,8 @@ func (s *website) enginePage(w http.ResponseWriter, r *http.Request, token view.
 	name := pathName[fleet.EngineName](r, "engine")
 	g := gatherOfPlatform(r, token)
 	of := view.Filter{Engine: name}
-	v := engineView{frame: s.frame("Engine "+string(name), token),
+	v := engineView{frame: s.framed(r, token, "Engine "+string(name),
+		crumb{"Engines", "/engines"}),
 		View: the(g, s.reader.Engines, of)}
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
 	v.Operations = many(g, s.reader.Operations, of, fewItems)
@@ -462,7 +428,7 @@ func (s *website) enginePage(w http.ResponseWriter, r *http.Request, token view.
 // orphansPage lists orphans. Only the platform may see it.
 func (s *website) orphansPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
-	v := orphansView{frame: s.frame("Orphans", token)}
+	v := orphansView{frame: s.framed(r, token, "Orphans")}
 	err := mirror.ErrNotFound
 	if token.Tenant == "" {
 		v.Orphans, v.Next, err = s.reader.Orphans(r.Context(), token.Scope(), view.Filter{
@@ -476,7 +442,7 @@ func (s *website) orphansPage(w http.ResponseWriter, r *http.Request, token view
 // unprovenPage lists unproven objects. Only the platform may see it.
 func (s *website) unprovenPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
-	v := unprovenView{frame: s.frame("Unproven", token)}
+	v := unprovenView{frame: s.framed(r, token, "Unproven")}
 	err := mirror.ErrNotFound
 	if token.Tenant == "" {
 		v.Unproven, v.Next, err = s.reader.Unproven(r.Context(), token.Scope(),
@@ -499,7 +465,7 @@ func gatherOfPlatform(r *http.Request, token view.Token) *gather {
 // ringsPage shows the rings in their order. Only the platform may see it.
 func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	g := gatherOfPlatform(r, token)
-	v := ringsView{frame: s.frame("Rings", token)}
+	v := ringsView{frame: s.framed(r, token, "Rings")}
 	v.Rings = many(g, s.reader.Rings, view.Filter{}, manyItems)
 	v.Bulletins = many(g, s.reader.Bulletins, view.Filter{}, manyItems)
 	s.show(w, r, token, "rings", "rings", v, g.err)
@@ -508,7 +474,7 @@ func (s *website) ringsPage(w http.ResponseWriter, r *http.Request, token view.T
 // poolsPage shows the pools of engines. Only the platform may see it.
 func (s *website) poolsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	g := gatherOfPlatform(r, token)
-	v := poolsView{frame: s.frame("Pools", token)}
+	v := poolsView{frame: s.framed(r, token, "Pools")}
 	v.Pools = many(g, s.reader.Pools, view.Filter{}, manyItems)
 	s.show(w, r, token, "pools", "pools", v, g.err)
 }
@@ -543,7 +509,8 @@ func (s *website) environmentPage(w http.ResponseWriter, r *http.Request, token 
 		Name: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	of := view.Filter{Tenant: id.Tenant, Environment: id.Name}
-	v := environmentView{frame: s.frame("Environment "+id.String(), token),
+	v := environmentView{frame: s.framed(r, token, "Environment "+id.String(),
+		crumb{"Environments", "/environments"}, tenantCrumb(id.Tenant)),
 		View: the(g, s.reader.Environments, of)}
 	if g.err == nil {
 		v.Explained, g.err = s.reader.Explain(g.ctx, g.scope, id)
@@ -565,7 +532,10 @@ func (s *website) applicationPage(w http.ResponseWriter, r *http.Request, token 
 		Deployment:  pathName[fleet.DeploymentName](r, "deployment"),
 		Environment: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := applicationView{frame: s.frame("Application "+id.String(), token)}
+	v := applicationView{frame: s.framed(r, token, "Application "+id.String(),
+		crumb{"Applications", "/applications"}, tenantCrumb(id.Tenant),
+		crumb{string(id.Deployment), "/tenants/" + string(id.Tenant) + "/deployments/" +
+			string(id.Deployment)})}
 	v.View = the(g, s.reader.Applications, view.Filter{
 		Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
 	s.show(w, r, token, "application", "application "+id.String(), v, g.err)

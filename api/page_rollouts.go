@@ -62,7 +62,7 @@ const fewRollouts = 30 // of a page: each has up to some hundred Applications
 // rolloutsPage shows rollouts, the newest first, each as a strip of its waves.
 func (s *website) rolloutsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
-	v := rolloutsView{frame: s.frame("Rollouts", token)}
+	v := rolloutsView{frame: s.framed(r, token, "Rollouts")}
 	found, next, err := s.reader.Rollouts(r.Context(), token.Scope(),
 		view.Filter{Tenant: named[fleet.TenantName](q, "tenant")},
 		view.Page{Limit: fewRollouts, After: cursor(q.Get("after"))})
@@ -81,7 +81,8 @@ func (s *website) rolloutPage(w http.ResponseWriter, r *http.Request, token view
 	id := fleet.DeploymentID{Tenant: pathName[fleet.TenantName](r, "tenant"),
 		Name: pathName[fleet.DeploymentName](r, "deployment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := rolloutView{frame: s.frame("Rollout "+id.String(), token)}
+	v := rolloutView{frame: s.framed(r, token, "Rollout "+id.String(),
+		crumb{"Rollouts", "/rollouts"}, tenantCrumb(id.Tenant))}
 	v.rolloutStrip = stripOf(the(g, s.reader.Rollouts, view.Filter{Tenant: id.Tenant,
 		Deployment: id.Name}))
 	s.show(w, r, token, "rollout", "rollout of "+id.String(), v, g.err)
@@ -90,7 +91,7 @@ func (s *website) rolloutPage(w http.ResponseWriter, r *http.Request, token view
 // freezesPage shows the freezes, and what waits for a release.
 func (s *website) freezesPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := freezesView{frame: s.frame("Freezes", token)}
+	v := freezesView{frame: s.framed(r, token, "Freezes")}
 	v.Freezes = many(g, s.freezes, view.Filter{}, manyItems)
 	v.Holds = many(g, s.reader.Holds, view.Filter{}, manyItems)
 	s.show(w, r, token, "freezes", "freezes", v, g.err)

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // page requests a page like a browser with that token's session.
@@ -25,9 +27,9 @@ func (s *site) page(path, token string) answer {
 	return s.send(req)
 }
 
-// timeless removes the time in the footer.
+// timeless removes the times, whose texts depend on the present one.
 func timeless(page string) string {
-	return regexp.MustCompile(`<time>[^<]*</time>`).ReplaceAllString(page, "")
+	return regexp.MustCompile(`<time[^>]*>[^<]*</time>`).ReplaceAllString(page, "")
 }
 
 func (s *site) post(path string, form url.Values, header http.Header) answer {
@@ -245,5 +247,50 @@ func TestAPageReportsAnUnreadableMirror(t *testing.T) {
 	s.want(a, http.StatusServiceUnavailable, "cannot be read now")
 	if strings.Contains(a.body, "hunter2") {
 		t.Error("the page contains the cause")
+	}
+}
+
+func TestEachKindHasAListWhoseObjectsLeadFurther(t *testing.T) {
+	m := content()
+	m.Source.URL = "https://github.com/acme/config"
+	m.Moves = []view.Move{{Tenant: "acme", Environment: "prod", From: "eu-1", To: "eu-2",
+		Operation: "op-acme", State: mirror.OperationRunning}}
+	s := newSite(t, m)
+	for path, want := range map[string]string{
+		"/tenants":                    `href="/tenants/acme"`,
+		"/environments":               `href="/tenants/acme/environments/prod"`,
+		"/environments?tenant=globex": `href="/tenants/globex/environments/prod"`,
+		"/deployments":                `href="/tenants/acme/deployments/web"`,
+		"/engines":                    `href="/engines/eu-1"`,
+		"/revisions":                  `href="/revisions/` + string(rev1) + `"`,
+		"/revisions/" + string(rev1):  "https://github.com/acme/config/commit/" + string(rev1),
+		"/moves":                      `href="/operations/op-acme"`,
+		"/problems":                   string(rev1) + "/tenants/acme/deployments/bad.yaml#L3",
+		"/holds":                      `href="/revisions/` + string(rev1) + `"`,
+		"/operations":                 `href="/tenants/acme/applications/web/prod"`,
+		"/operations/op-acme":         "acme/web@prod",
+		"/tenants/acme/deployments/web": "/blob/" + string(rev1) +
+			"/tenants/acme/deployments/web.yaml",
+		"/applications?apply=Applied": `href="/applications"`,
+	} {
+		s.want(s.page(path, platformToken), http.StatusOK, want)
+	}
+	for _, path := range []string{"/engines", "/revisions", "/revisions/" + string(rev1),
+		"/operations/op-globex", "/operations/none", "/tenants/globex/deployments/web"} {
+		s.want(s.page(path, acmeToken), http.StatusNotFound)
+	}
+	for _, path := range []string{"/tenants", "/environments", "/deployments", "/moves",
+		"/problems", "/operations", "/environments?tenant=globex"} {
+		a := s.page(path, acmeToken)
+		s.want(a, http.StatusOK)
+		if strings.Contains(a.body, "globex") {
+			t.Errorf("%s shows globex: %s", path, a.body)
+		}
+	}
+	empty := newSite(t, apitest.Mirror{Tokens: m.Tokens})
+	for path, want := range map[string]string{"/tenants": "fleet/tenants/",
+		"/engines": "fleet/engines/", "/problems": "is in effect", "/holds": "waits for a release",
+		"/moves": "argosy move environment", "/operations": "No operation yet"} {
+		empty.want(empty.page(path, platformToken), http.StatusOK, want)
 	}
 }

@@ -112,7 +112,7 @@ type (
 )
 
 func (s *website) pullsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
-	v := pullsView{frame: s.frame("Pull requests", token)}
+	v := pullsView{frame: s.framed(r, token, "Pull requests")}
 	var err error
 	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), view.Filter{}, view.Page{
 		Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
@@ -130,7 +130,8 @@ func (s *website) pullPage(w http.ResponseWriter, r *http.Request, token view.To
 		return
 	}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := pullView{frame: s.frame("Pull request "+strconv.Itoa(number), token),
+	v := pullView{frame: s.framed(r, token, "Pull request "+strconv.Itoa(number),
+		crumb{"Pull requests", "/pulls"}),
 		View: the(g, s.pulls, view.Filter{Pull: number})}
 	if g.err == nil {
 		report, err := s.pullPlan(g.ctx, g.scope, number)

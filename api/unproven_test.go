@@ -43,7 +43,8 @@ func TestThePlatformForgetsAnEngineThatNeverReturns(t *testing.T) {
 func TestThePageShowsUnprovenObjectsToThePlatformAlone(t *testing.T) {
 	m := content()
 	none := newSite(t, m)
-	if a := none.page("/", platformToken); strings.Contains(a.body, `href="/unproven"`) {
+	if a := none.page("/", platformToken); strings.Contains(a.body,
+		"Forgotten engines") {
 		t.Error("a fleet without unproven objects shows some")
 	}
 	none.want(none.page("/unproven", platformToken), http.StatusOK, "No object is unproven")
@@ -56,7 +57,8 @@ func TestThePageShowsUnprovenObjectsToThePlatformAlone(t *testing.T) {
 			Tenant: "acme", UID: "uid-two", ForgottenAt: time.Now()},
 	}
 	s := newSite(t, m)
-	s.want(s.page("/", platformToken), http.StatusOK, `href="/unproven"`)
+	s.want(s.page("/", platformToken), http.StatusOK, `href="/unproven"`,
+		"Forgotten engines")
 	s.want(s.page("/unproven", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",
 		"uid-two", "it may sync", "https://prod.example.com, namespace shop", "&lt;b&gt;fire",
 		"argosy resolve-unproven")

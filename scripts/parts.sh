@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # In the order of need: unit tests start with PostgreSQL and an API server.
 readonly all=(git postgres lab kubectl argocd-3.5-crds github-openapi redis argocd-3.5 kustomize helm helm-4 argocd-2.14
-	prometheus kubeconform kube-schemas argocd-manifests helm-unittest gitea)
+	prometheus kubeconform kube-schemas argocd-manifests helm-unittest gitea chromium)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
@@ -256,6 +256,47 @@ apt_prometheus() {
 	rm -f ./*.deb
 }
 
+# chromium: a link .cache/bin/chromium to the browser that the page's tests
+# drive, and axe-core, which they check accessibility with.
+chromium_part() {
+	local found version=4.14.1 axe=$cache/axe-core/axe.min.js
+	if [[ ! -x $cache/bin/chromium ]]; then
+		if ! found=$(find_chromium); then
+			[[ $(id -u) == 0 ]] && command -v apt-get >/dev/null ||
+				fail "no Chromium: install it (Debian: apt-get install chromium), and run this again"
+			run "installing Chromium by apt-get" apt_chromium
+			found=$(find_chromium) || fail "apt-get has installed no chromium"
+		fi
+		ln -sfn "$found" "$cache/bin/chromium"
+		log "chromium is $("$found" --version 2>/dev/null) in $found"
+	fi
+	fresh "$axe" "$version" && return
+	command -v npm >/dev/null || fail "no npm, which axe-core comes from: install it (Debian: apt-get install npm)"
+	run "fetching axe-core from npm" npm_axe "$version"
+	printf '%s' "$version" >"$cache/stamps/$part"
+}
+
+find_chromium() {
+	local name
+	for name in chromium chromium-browser google-chrome google-chrome-stable; do
+		type -P "$name" && return
+	done
+	return 1
+}
+
+apt_chromium() {
+	apt-get update
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+}
+
+npm_axe() {
+	rm -rf "$cache/axe-core"
+	mkdir -p "$cache/axe-core"
+	cd "$cache/axe-core"
+	tar xzf "$(npm pack --silent "axe-core@$1")" --strip-components=1 package/axe.min.js package/LICENSE
+	rm -f ./*.tgz
+}
+
 git_part() {
 	command -v git >/dev/null || fail "git is not installed"
 	[[ -x $(git --exec-path)/git-http-backend ]] || fail "git has no http-backend: install the whole git package"
@@ -286,6 +327,7 @@ for part; do
 	argocd-manifests) argocd_manifests ;;
 	github-openapi) github_openapi ;;
 	prometheus) prometheus_part ;;
+	chromium) chromium_part ;;
 	*) fail "no part is called $part; they are: ${all[*]}" ;;
 	esac
 done
