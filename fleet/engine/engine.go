@@ -135,6 +135,35 @@ type Mover interface {
 // MoverOf returns an engine, or the engine that it wraps, as a Mover.
 func MoverOf(e Engine) (Mover, bool) { return As[Mover](e) }
 
+// Actor is an engine that carries out what a person asks of one Application (ADR 0088).
+type Actor interface {
+	// Act takes one step of an action and returns how far it is. It is repeated until the action
+	// has ended, also by other replicas: it writes at most once per ID. Its reads are uncached.
+	// ErrRefused ends the action as failed; other errors prove nothing about it.
+	Act(ctx context.Context, request ActionRequest, lease mirror.Lease) (ActionProgress, error)
+}
+
+// ActionRequest is one action for an engine.
+type ActionRequest struct {
+	ID      string // its Observation.OperationID, if the action is an operation of Argo CD
+	Kind    mirror.ActionKind
+	Key     fleet.ObjectKey
+	Tenant  fleet.TenantName
+	Options mirror.ActionOptions
+	// Outcome is ActionProgress.Outcome once that and the results are stored.
+	Outcome mirror.OperationState
+}
+
+// ActionProgress is how far an engine is with an action. Pending: it has not begun.
+type ActionProgress struct {
+	State   mirror.OperationState
+	Message string
+	Results []mirror.ResourceResult
+	// Outcome of a running action is the state in which it ends. The caller stores it with the
+	// results before the next step, which discards both on the engine.
+	Outcome mirror.OperationState
+}
+
 // Evacuee is an engine whose environments may get another engine without its part (ADR 0058).
 type Evacuee interface {
 	// FreezeAway makes the engine ignore an Application that another engine has now, and removes

@@ -22,6 +22,8 @@ var (
 	ErrMoved = errors.New("the ref has moved")
 	// ErrUnmergeable means that a head can never be merged as it is. The error contains the reason.
 	ErrUnmergeable = errors.New("it cannot be merged")
+	// ErrTooManyActions means that MaxOpenActions of one environment are pending or running.
+	ErrTooManyActions = errors.New("too many actions of this environment are waiting")
 	// ErrTooManySyncs means that the maximum number of syncs of one cluster's own Applications are
 	// pending.
 	ErrTooManySyncs = errors.New("too many syncs of this cluster's own applications are waiting")

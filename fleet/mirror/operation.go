@@ -26,6 +26,11 @@ const (
 	OperationForget       OperationKind = "Forget"
 	OperationResolve      OperationKind = "ResolveUnproven"
 	OperationRestart      OperationKind = "Restart" // of a component of an engine
+	OperationRefresh      OperationKind = "Refresh" // of an Application
+	OperationTerminate    OperationKind = "Terminate"
+	OperationRollback     OperationKind = "Rollback"
+	// of an Application's workloads
+	OperationRestartWorkloads OperationKind = "RestartWorkloads"
 )
 
 // OperationState is the state of an Operation.

@@ -31,6 +31,8 @@ var cases = map[string]func(*testing.T, *Fixture){
 	"does not cascade into an unknown destination":                     needsDestination,
 	"reports the last state of an Application":                         observes,
 	"requests a sync once, and never during a running operation":       syncs,
+	"carries out each action of a person once, and reports its end":    actions,
+	"begins no action on an object of others, or under an old lease":   actionsRefused,
 	"stores emergency stops":                                           storesStops,
 	"refuses to write before everything is read":                       waitsForRead,
 	"retries a write after a conflict":                                 retriesConflicts,

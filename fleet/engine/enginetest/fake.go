@@ -690,6 +690,113 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease mirror.Lease)
 	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
+// Act implements engine.Actor. Merging a status ends an operation, and removing the annotation a
+// refresh, as with Argo CD.
+func (f *Fake) Act(_ context.Context, q engine.ActionRequest, lease mirror.Lease) (
+	engine.ActionProgress, error) {
+	progress := func(state mirror.OperationState) (engine.ActionProgress, error) {
+		return engine.ActionProgress{State: state}, nil
+	}
+	err := f.fail("act", q.Key)
+	if err == nil {
+		err = f.ready()
+	}
+	if err != nil {
+		return engine.ActionProgress{}, err
+	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	o := f.server.objects[q.Key]
+	if o == nil {
+		return progress(mirror.OperationPending)
+	}
+	live := o.live(q.Key, f.name)
+	switch {
+	case !live.Ours || live.Tenant != q.Tenant:
+		return engine.ActionProgress{}, engine.ErrForeign
+	case live.Epoch > lease.Epoch:
+		return engine.ActionProgress{}, engine.ErrFenced
+	case o.annotation(actionAnnotation+string(q.Kind)) == q.ID:
+		return f.actEnd(o, q)
+	case live.Deleting:
+		return engine.ActionProgress{}, engine.ErrRefused
+	case live.Parked || o.annotation(moveAnnotation) != "":
+		return progress(mirror.OperationPending)
+	case f.Stopped(q.Tenant):
+		return engine.ActionProgress{}, engine.ErrStopped
+	}
+	return f.actBegin(o, q, live, lease)
+}
+
+const (
+	actionAnnotation  = "argosy.dev/action-"
+	refreshAnnotation = "argocd.argoproj.io/refresh"
+)
+
+func (f *Fake) actBegin(o *stored, q engine.ActionRequest, live engine.Live, lease mirror.Lease) (
+	engine.ActionProgress, error) {
+	annotations := o.body["metadata"].(map[string]any)["annotations"].(map[string]any)
+	status := o.body["status"].(map[string]any)
+	state, _ := status["operationState"].(map[string]any)
+	switch q.Kind {
+	case mirror.ActionRefresh:
+		annotations[refreshAnnotation] = "normal"
+		if q.Options.Hard {
+			annotations[refreshAnnotation] = "hard"
+		}
+	case mirror.ActionTerminate:
+		if !live.Operating {
+			return engine.ActionProgress{}, engine.ErrRefused
+		}
+		if state == nil || state["phase"] != "Running" {
+			return engine.ActionProgress{State: mirror.OperationPending}, nil
+		}
+		state["phase"] = "Terminating"
+	case mirror.ActionSync:
+		if live.Operating {
+			return engine.ActionProgress{State: mirror.OperationPending}, nil
+		}
+		sync := map[string]any{"prune": q.Options.Prune, "dryRun": q.Options.DryRun}
+		if q.Options.Revision != "" {
+			sync["revision"] = q.Options.Revision
+		}
+		o.body["operation"] = map[string]any{"initiatedBy": map[string]any{"username": "argosy"},
+			"sync": sync, "info": []any{map[string]any{"name": "argosy.dev/sync", "value": q.ID}}}
+		delete(status, "operationState")
+	default:
+		return engine.ActionProgress{}, engine.ErrRefused
+	}
+	annotations[actionAnnotation+string(q.Kind)] = q.ID
+	annotations["argosy.dev/epoch"] = strconv.FormatInt(lease.Epoch, 10)
+	f.server.write(o)
+	return engine.ActionProgress{State: mirror.OperationRunning}, nil
+}
+
+func (f *Fake) actEnd(o *stored, q engine.ActionRequest) (engine.ActionProgress, error) {
+	phase := o.text("status", "operationState", "phase")
+	out := engine.ActionProgress{State: mirror.OperationSucceeded}
+	switch {
+	case q.Kind == mirror.ActionRefresh && o.annotation(refreshAnnotation) != "",
+		q.Kind == mirror.ActionTerminate && phase == "Terminating":
+		out.State = mirror.OperationRunning
+	case q.Kind != mirror.ActionSync:
+	case o.body["operation"] != nil || phase == "Running":
+		out.State = mirror.OperationRunning
+	case o.request("status", "operationState", "operation") != q.ID:
+		return engine.ActionProgress{}, engine.ErrRefused
+	default:
+		if phase != "Succeeded" {
+			out.State = mirror.OperationFailed
+		}
+		out.Message = o.text("status", "operationState", "message")
+		var all []mirror.ResourceResult
+		_ = json.Unmarshal([]byte(o.json("status", "operationState", "syncResult", "resources")),
+			&all)
+		out.Results = append([]mirror.ResourceResult{}, all...)
+	}
+	return out, nil
+}
+
 // Park implements engine.Engine. Server.Compare skips parked Applications.
 func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease mirror.Lease) error {
 	if err := f.fail("park", q.Key); err != nil {
