@@ -20,7 +20,7 @@ import (
 )
 
 // shownToAgents are the tables with an agent's rows.
-var shownToAgents = []string{"desired", "status", "syncs"}
+var shownToAgents = []string{"actions", "desired", "status", "syncs"}
 
 // Every table with a row-level policy for tenants has one for agents too. On all other tables
 // agents have no privilege.

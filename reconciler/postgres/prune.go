@@ -76,6 +76,8 @@ func prunings(r Retention) []pruning {
 			SELECT id FROM rebalances WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"rollouts", r.Operations, `DELETE FROM rollouts WHERE id IN (
 			SELECT id FROM rollouts WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"actions", r.Operations, `DELETE FROM actions WHERE id IN (
+			SELECT id FROM actions WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"remedies", r.Operations, `DELETE FROM remedies WHERE id IN (
 			SELECT id FROM remedies WHERE ended_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
@@ -134,6 +136,9 @@ func prunings(r Retention) []pruning {
 // deleted rows.
 func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 	var all int64
+	if err := s.expireActions(ctx); err != nil {
+		return 0, fmt.Errorf("expire actions: %w", err)
+	}
 	for _, p := range prunings(r.orDefaults()) {
 		dropped, err := s.prune(ctx, p)
 		if all += dropped; err != nil {

@@ -27,9 +27,11 @@ type session struct {
 	orphans      *orphans
 	renewals     *renewals
 	syncs        *syncs
+	actions      *actions // nil: there are none
 	stopMirror   *stopMirror
 	wentBack     chan string   // how the engine was seen to go back in time
 	woken        pacing.Signal // followRows wakes syncs with it
+	acting       pacing.Signal // and actions with it
 
 	cursor    int64 // of the rows that are queued
 	need      int64 // the confirmation that the session waits for
@@ -47,12 +49,13 @@ func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
 	w.setWork(mirror.Work{})
 	w.setLoad(nil)
 	s := &session{connection: c, queue: newQueue(w.Flight / 2),
-		woken: pacing.NewSignal(), wentBack: make(chan string, 1),
+		woken: pacing.NewSignal(), acting: pacing.NewSignal(), wentBack: make(chan string, 1),
 		renewals: newRenewals(), parking: newParking(c, w.Reach),
 		prober:     newProber(c, w.Config.Work),
 		stopMirror: &stopMirror{connection: c},
 		present:    map[fleet.ObjectKey]bool{}}
 	s.orphans, s.syncs = newOrphans(c, s.enqueue), newSyncs(c, s.parking)
+	s.actions = newActions(c, s.parking)
 	s.deletions = pacing.NewDebouncer(deletionPause, w.Log, func(ctx context.Context) error {
 		return w.Reports.Notify(ctx, held.Lease().Name)
 	})
@@ -109,6 +112,11 @@ func (s *session) run(ctx context.Context) error {
 		begin(&working, ctx, func(ctx context.Context) error {
 			return s.syncs.run(ctx, s.woken)
 		})
+		if s.actions != nil {
+			begin(&working, ctx, func(ctx context.Context) error {
+				return s.actions.run(ctx, s.acting)
+			})
+		}
 		begin(&working, ctx, s.parking.run)
 		begin(&working, ctx, s.prober.run)
 		begin(&working, ctx, newMeasurer(s.connection).run)
@@ -234,6 +242,7 @@ func (s *session) sink() engine.Sink {
 			for _, o := range seen {
 				s.observations.Add(o)
 				s.syncs.observe(o)
+				s.actions.observe(o)
 				s.queue.hastenMove(o.Key)
 			}
 		},
@@ -347,6 +356,7 @@ func (s *session) followRows(ctx context.Context) error {
 		case <-poll.C:
 		}
 		s.woken.Set()
+		s.acting.Set()
 		for _, steps := range s.takeStepped() {
 			s.queue.hastenSteps(steps)
 		}

@@ -50,13 +50,7 @@ func (s *syncs) observe(o mirror.Observation) {
 	if o.OperationID == "" {
 		return
 	}
-	end := syncEnd{state: mirror.OperationRunning}
-	switch o.OperationPhase {
-	case "Succeeded":
-		end.state = mirror.OperationSucceeded
-	case "Failed", "Error":
-		end = syncEnd{mirror.OperationFailed, o.OperationError}
-	}
+	end := endOf(o)
 	s.mu.Lock()
 	known := s.seen[o.OperationID]
 	s.seen[o.OperationID] = end
@@ -64,6 +58,17 @@ func (s *syncs) observe(o mirror.Observation) {
 	if known.state != end.state {
 		s.Wake()
 	}
+}
+
+// endOf returns how the observed operation has ended; OperationRunning until it has.
+func endOf(o mirror.Observation) syncEnd {
+	switch o.OperationPhase {
+	case "Succeeded":
+		return syncEnd{state: mirror.OperationSucceeded}
+	case "Failed", "Error":
+		return syncEnd{mirror.OperationFailed, o.OperationError}
+	}
+	return syncEnd{state: mirror.OperationRunning}
 }
 
 // syncsAtATime bounds the parallel sync requests to one engine.
