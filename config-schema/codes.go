@@ -52,6 +52,7 @@ const (
 	codeUntested        = "untested-version"
 	codeTooDeep         = "too-deep"
 	codeTooManyProblems = "too-many-problems" // fleet.CodeMoreProblems
+	codeUnknownChannel  = "unknown-channel"
 	codeUnknownField    = "unknown-field"
 	codeUnknownKind     = "unknown-kind"
 	codeUnknownValue    = "unknown-value"
@@ -117,6 +118,7 @@ func Codes() map[string]string {
 		codeSyntax:          "The file is not valid YAML.",
 		codeTooDeep:         "Maps and lists are nested deeper than any declaration needs.",
 		codeTooManyProblems: "The file has more problems than one report shows.",
+		codeUnknownChannel:  "A subscription names a channel that the file does not declare.",
 		codeUnknownField:    "There is no such field.",
 		codeUnknownKind:     "There is no such kind.",
 		codeUnknownValue:    "The field does not allow the value.",

@@ -120,7 +120,7 @@ var kindDeployment = describe(kind{
 				example: "https://grafana.example.com/d/checkout", required: true,
 				value: textOf(formatLinkURL).atMost(1024)},
 		)).atMost(fleet.MaxLinks).by("url")},
-	notifications(), watchPaths(),
+	notifications(), deploymentSubscriptions(), watchPaths(),
 	rollout("Left out: those of the defaults."),
 	field{
 		name: "adopt",

@@ -169,6 +169,8 @@ func exampleName(k fleet.Kind) string {
 		return "prod-eu"
 	case fleet.KindTenantDefaults:
 		return fleet.TenantDefaultsName
+	case fleet.KindTenantNotifications:
+		return fleet.TenantNotificationsName
 	case fleet.KindGitOpsDeploymentSet:
 		return "shop"
 	case fleet.KindSyncRun:

@@ -70,6 +70,8 @@ func left(v *value, name string, take int) bool {
 		switch {
 		case aPatch(v):
 			chosen = take / 16 % 2
+		case slices.Contains(g.names, "slack"):
+			chosen = take % 4
 		case slices.Contains(g.names, "sources"):
 			chosen = take % 16 / 8
 		case g.names[0] == "ref": // of a Cluster, which has the other field

@@ -11,7 +11,8 @@ import (
 var (
 	kindOrder = []*kind{kindFleet, kindEngine, kindPool, kindCluster, kindTenant, kindPolicy,
 		kindEnvironment,
-		kindDeployment, kindSet, kindDefaults, kindCredential, kindSyncRun}
+		kindDeployment, kindSet, kindDefaults, kindNotifications, kindCredential,
+		kindSyncRun}
 	kinds = func() map[fleet.Kind]*kind {
 		m := make(map[fleet.Kind]*kind, len(kindOrder))
 		for _, k := range kindOrder {

@@ -36,6 +36,9 @@ var tenantPlaces = []place{
 // defaultsFile is the file of a tenant's defaults in its folder.
 const defaultsFile = fleet.TenantDefaultsName + ".yaml"
 
+// notificationsFile is the file of a tenant's notification settings in its folder.
+const notificationsFile = fleet.TenantNotificationsName + ".yaml"
+
 // sealedSuffix ends the name of an age-encrypted file.
 const sealedSuffix = ".sops.yaml"
 
@@ -73,6 +76,8 @@ func PathOf(k fleet.Key) string {
 		return "fleet/fleet.yaml"
 	case fleet.KindTenantDefaults:
 		return "tenants/" + string(k.Tenant) + "/" + defaultsFile
+	case fleet.KindTenantNotifications:
+		return "tenants/" + string(k.Tenant) + "/" + notificationsFile
 	case fleet.KindSealedSecret:
 		return "tenants/" + string(k.Tenant) + "/" + k.Name + sealedSuffix
 	case fleet.KindFile:
@@ -204,6 +209,10 @@ func classifyTenant(path, rest string) (fleet.Key, bool, *fleet.Problem) {
 	if rest == defaultsFile {
 		return fleet.Key{Kind: fleet.KindTenantDefaults, Tenant: fleet.TenantName(tenant),
 			Name: fleet.TenantDefaultsName}, true, nil
+	}
+	if rest == notificationsFile {
+		return fleet.Key{Kind: fleet.KindTenantNotifications, Tenant: fleet.TenantName(tenant),
+			Name: fleet.TenantNotificationsName}, true, nil
 	}
 	return classifyFile(path, tenant, folder, file, tenantPlaces)
 }

@@ -135,6 +135,7 @@ var kindFleet = describe(kind{
 	rings(),
 	bulletins(),
 	prometheus(),
+	fleetNotifications(),
 	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +
 		"A tenant's TenantDefaults win.", value: defaults()},
 ), func(d *fleet.Declaration, s *fleet.FleetSpec) { d.Fleet = s })

@@ -43,8 +43,9 @@ type Declaration struct {
 	Credential  *CredentialSpec      `json:"credential,omitempty"`
 	SyncRun     *SyncRunSpec         `json:"syncRun,omitempty"`
 	// Defaults are those of a tenant (tenants/<tenant>/defaults.yaml); the fleet's are in Fleet.
-	Defaults *Defaults   `json:"defaults,omitempty"`
-	Sealed   *SealedSpec `json:"sealed,omitempty"`
+	Defaults      *Defaults             `json:"defaults,omitempty"`
+	Notifications *NotificationSettings `json:"notifications,omitempty"`
+	Sealed        *SealedSpec           `json:"sealed,omitempty"`
 }
 
 // FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
@@ -74,8 +75,9 @@ type FleetSpec struct {
 	// Bulletins announce security releases of Argo CD.
 	Bulletins []Bulletin `json:"bulletins,omitempty"`
 	// Prometheus measures what gates waves; nil: no wave has a metric.
-	Prometheus *Prometheus `json:"prometheus,omitempty"`
-	Defaults   Defaults    `json:"defaults,omitempty"`
+	Prometheus    *Prometheus         `json:"prometheus,omitempty"`
+	Notifications *FleetNotifications `json:"notifications,omitempty"`
+	Defaults      Defaults            `json:"defaults,omitempty"`
 }
 
 // FleetPlacement limits what placement does in the whole fleet.
@@ -596,6 +598,8 @@ type DeploymentSpec struct {
 	Info                 []Info             `json:"info,omitempty"`
 	Links                []Link             `json:"links,omitempty"`
 	Notifications        []Notification     `json:"notifications,omitempty"`
+	// messages of Argosy itself: see SubscriptionsOf
+	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 	// paths without a change in which Argo CD does not render a commit again: see CheckWatchPath
 	WatchPaths []string `json:"watchPaths,omitempty"`
 	// the order in which a change reaches the environments; nil: that of the defaults

@@ -32,6 +32,7 @@ const (
 	KindGitOpsDeploymentSet  Kind = "GitOpsDeploymentSet"
 	KindSyncRun              Kind = "SyncRun"
 	KindTenantDefaults       Kind = "TenantDefaults"
+	KindTenantNotifications  Kind = "TenantNotifications"
 	// KindSealedSecret is a SOPS-encrypted `*.sops.yaml` next to a declaration. No declaration has
 	// this kind.
 	KindSealedSecret Kind = "SealedSecret"

@@ -24,7 +24,7 @@ type PolicySpec struct {
 // encrypted files and their defaults, which it evaluates in the deployments that inherit them.
 func PolicedKinds() []Kind {
 	return []Kind{KindManagedEnvironment, KindGitOpsDeployment, KindRepositoryCredential,
-		KindSyncRun}
+		KindSyncRun, KindTenantNotifications}
 }
 
 // Covers reports whether the policy evaluates declarations of this key.

@@ -83,6 +83,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 		return ch.checkSyncRun(e, d.SyncRun)
 	case d.Defaults != nil:
 		return checkSync(e, "spec.sync", d.Defaults.Sync, grant)
+	case d.Notifications != nil:
+		return ch.checkChannels(e, d.Notifications, grant)
 	}
 	return nil
 }

@@ -63,6 +63,8 @@ const (
 	codeImmutable            = "immutable"
 	codeTool                 = "tool-not-granted"
 	codeNotification         = "notification-not-granted"
+	codeReceiver             = "receiver-not-allowed"
+	codeNoChannel            = "subscription-without-channel"
 	codeVersionRange         = "version-range-not-granted"
 	codeFloats               = "floating-version"
 	codePassesWaves          = "branch-passes-waves"
@@ -155,6 +157,10 @@ func Codes() map[string]string {
 			"commit.",
 		codePassesWaves: "A deployment with a rollout follows a branch, whose commits reach all " +
 			"environments at once.",
+		codeReceiver: "The Fleet allows no messages to the host or the domain of a channel, or " +
+			"no commit statuses at the host.",
+		codeNoChannel: "A deployment's subscription names a channel that the tenant's " +
+			"notifications.yaml does not declare.",
 		codeNotification: "The Tenant is not allowed the service or recipients of the notification.",
 		codeTool:         "The Tenant is not allowed the version or plug-in that renders the source.",
 		codeImmutable: "A SyncRun does not change once it is in effect, nor does the API server of a " +

@@ -287,6 +287,8 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 		}
 	case fleet.KindTenantDefaults:
 		w.enqueueAll(membersOf(k.Tenant, fleet.KindGitOpsDeployment)) // for the policies
+	case fleet.KindTenantNotifications:
+		w.enqueueAll(term{what: subscribing, tenant: k.Tenant})
 	}
 }
 
@@ -296,6 +298,9 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 	if before == nil || after == nil ||
 		!reflect.DeepEqual(before.Fleet.Defaults, after.Fleet.Defaults) {
 		w.enqueueAll(term{what: underPolicy})
+	}
+	if !reflect.DeepEqual(notificationsOf(before), notificationsOf(after)) {
+		w.enqueueAll(term{what: notifying})
 	}
 	if ringsOf(before) != ringsOf(after) {
 		for k := range w.st.entries.all() {
@@ -408,7 +413,8 @@ func (w *work) wakeRegions(k fleet.Key, before, after *fleet.Declaration) {
 
 var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
 	fleet.KindSealedSecret, fleet.KindGitOpsDeploymentSet,
-	fleet.KindGitOpsDeployment, fleet.KindSyncRun, fleet.KindTenantDefaults}
+	fleet.KindGitOpsDeployment, fleet.KindSyncRun, fleet.KindTenantDefaults,
+	fleet.KindTenantNotifications}
 
 // wakeReferrers queues the declarations that name a key; for a Tenant, all of its files.
 func (w *work) wakeReferrers(k fleet.Key) {

@@ -143,6 +143,8 @@ const (
 	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
 	sharingClone   // declarations rejected with CodeSharedClone
 	ofArtifact     // deployments rejected with CodeArtifact
+	notifying      // declarations whose channels the Fleet allows
+	subscribing    // tenant: deployments with subscriptions of their own
 )
 
 // terms returns the terms of an entry: of its effective declaration and of its head.
@@ -225,6 +227,8 @@ func terms(d *fleet.Declaration) []term {
 		ts = append(ts, term{what: accessTo, tenant: t, a: d.Credential.Scope()})
 	case d.Pool != nil:
 		ts = append(ts, term{what: servedIn, a: d.Pool.Template.Region})
+	case d.Notifications != nil:
+		ts = append(ts, term{what: notifying})
 	case d.Set != nil:
 		for _, g := range d.Set.Generated {
 			ts = append(ts, generates(t, g.Name))
@@ -233,6 +237,9 @@ func terms(d *fleet.Declaration) []term {
 			ts = append(ts, askedBy(r))
 		}
 	case d.Deployment != nil:
+		if len(d.Deployment.Subscriptions) > 0 {
+			ts = append(ts, term{what: subscribing, tenant: t})
+		}
 		for _, key := range repositoryKeys(d.Deployment) {
 			ts = append(ts, term{what: sourceFrom, tenant: t, a: key})
 		}
@@ -615,6 +622,12 @@ func fleetKey() fleet.Key { return fleet.Key{Kind: fleet.KindFleet, Name: "fleet
 // DefaultsKey is the key of a tenant's defaults.
 func DefaultsKey(t fleet.TenantName) fleet.Key {
 	return fleet.Key{Kind: fleet.KindTenantDefaults, Tenant: t, Name: fleet.TenantDefaultsName}
+}
+
+// NotificationsKey is the key of a tenant's NotificationSettings.
+func NotificationsKey(t fleet.TenantName) fleet.Key {
+	return fleet.Key{Kind: fleet.KindTenantNotifications, Tenant: t,
+		Name: fleet.TenantNotificationsName}
 }
 
 func engineKey(n fleet.EngineName) fleet.Key {

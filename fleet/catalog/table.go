@@ -173,7 +173,7 @@ func rank(k fleet.Kind) int {
 	case fleet.KindEngine, fleet.KindPolicy, fleet.KindCluster:
 		return 3
 	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
-		fleet.KindTenantDefaults, fleet.KindGitOpsDeploymentSet:
+		fleet.KindTenantDefaults, fleet.KindTenantNotifications, fleet.KindGitOpsDeploymentSet:
 		return 4
 	case fleet.KindGitOpsDeployment:
 		return 5

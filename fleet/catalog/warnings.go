@@ -33,6 +33,7 @@ func (ch *checker) warnings(e *entry) []fleet.Problem {
 		problems = append(problems, ch.warnDestinations(e, d.Deployment)...)
 		problems = append(problems, warnRanges(e, d.Deployment)...)
 		problems = append(problems, ch.warnWaves(e, d.Deployment)...)
+		problems = append(problems, ch.warnSubscriptions(e, d.Deployment)...)
 	case d.Engine != nil && d.Engine.Ring != "" && !d.Engine.ArgoCD.Managed:
 		problems = append(problems, ch.warnRing(e, d.Engine)...)
 	case d.SyncRun != nil:

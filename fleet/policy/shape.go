@@ -93,6 +93,8 @@ func newShapeSet() *shapeSet {
 		func(d *fleet.Declaration) any { return d.Credential })
 	w.document(fleet.KindSyncRun, reflect.TypeFor[fleet.SyncRunSpec](),
 		func(d *fleet.Declaration) any { return d.SyncRun })
+	w.document(fleet.KindTenantNotifications, reflect.TypeFor[fleet.NotificationSettings](),
+		func(d *fleet.Declaration) any { return d.Notifications })
 	return w
 }
 

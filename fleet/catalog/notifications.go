@@ -1,0 +1,140 @@
+package catalog
+
+import (
+	"fmt"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Notifications returns the settings of a tenant that are in effect; nil: it has none.
+func (v *View) Notifications(t fleet.TenantName) *fleet.NotificationSettings {
+	if d := v.Declaration(NotificationsKey(t)); d != nil {
+		return d.Notifications
+	}
+	return nil
+}
+
+// notificationsOf returns what a Fleet allows to channels.
+func notificationsOf(d *fleet.Declaration) *notificationGrants {
+	if d == nil {
+		return nil
+	}
+	g := &notificationGrants{hosts: d.Fleet.GitHosts}
+	if n := d.Fleet.Notifications; n != nil {
+		g.allowed, g.domains, g.mail = n.AllowedHosts, n.EmailDomains, n.SMTP != nil
+	}
+	return g
+}
+
+// notificationGrants are the fields of a Fleet that decide about channels.
+type notificationGrants struct {
+	hosts, allowed, domains []string
+	mail                    bool
+}
+
+// checkChannels refuses receivers that the platform does not allow.
+func (ch *checker) checkChannels(e *entry, spec *fleet.NotificationSettings,
+	grant *fleet.TenantSpec) (problems []fleet.Problem) {
+	var allowed *fleet.FleetNotifications
+	var gitHosts []string
+	if d := ch.st.get(fleetKey()); d != nil {
+		allowed, gitHosts = d.Fleet.Notifications, d.Fleet.GitHosts
+	}
+	for i, c := range spec.Channels {
+		field := fmt.Sprintf("spec.channels[%d]", i)
+		if c.Webhook != nil {
+			if host, err := fleet.ChannelURL(c.Webhook.URL); err == nil && !allowed.AllowsHost(host) {
+				problems = append(problems, e.problem(field+".webhook.url", codeReceiver,
+					"ask the platform to add it to spec.notifications.allowedHosts of "+
+						"fleet/fleet.yaml", "the Fleet allows no messages to %s", host))
+			}
+		}
+		if c.Email == nil {
+			continue
+		}
+		if allowed == nil || allowed.SMTP == nil {
+			problems = append(problems, e.problem(field+".email", codeReceiver,
+				"ask the platform to declare spec.notifications.smtp in fleet/fleet.yaml",
+				"the Fleet has no server that sends e-mail"))
+		}
+		for j, to := range c.Email.To {
+			if !allowed.AllowsAddress(to) {
+				problems = append(problems, e.problem(fmt.Sprintf("%s.email.to[%d]", field, j),
+					codeReceiver, "write an address of an allowed domain, or ask the platform to add "+
+						"the domain to spec.notifications.emailDomains of fleet/fleet.yaml",
+					"the Fleet allows no messages to %s", to))
+			}
+		}
+	}
+	for i, s := range spec.CommitStatuses {
+		field := fmt.Sprintf("spec.commitStatuses[%d]", i)
+		if host, err := fleet.ChannelURL(s.API()); err == nil && !statusHostAllowed(gitHosts, host) {
+			problems = append(problems, e.problem(field+".url", codeReceiver,
+				"ask the platform to add it to spec.gitHosts of fleet/fleet.yaml",
+				"the Fleet allows no Git host %s", host))
+		}
+		for j, scope := range s.Repositories {
+			if !scopeGranted(grant.Repositories, scope) {
+				problems = append(problems, e.problem(fmt.Sprintf("%s.repositories[%d]", field, j),
+					codeRepository, "write repositories that the Tenant is granted",
+					"the tenant's grant does not cover %s", scope))
+			}
+		}
+	}
+	return problems
+}
+
+// statusHostAllowed reports whether commit statuses may be written at an API's host. GitHub's API
+// has a host of its own.
+func statusHostAllowed(gitHosts []string, authority string) bool {
+	for _, h := range gitHosts {
+		if h == authority || h == "github.com" && authority == "api.github.com" {
+			return true
+		}
+	}
+	return false
+}
+
+// scopeGranted reports whether a grant covers a repository, or every one of a folder.
+func scopeGranted(grants []string, scope string) bool {
+	for _, g := range grants {
+		if g == scope {
+			return true
+		}
+	}
+	if scope != "" && scope[len(scope)-1] == '/' {
+		return fleet.RepositoryGranted(grants, scope+"x")
+	}
+	return fleet.RepositoryGranted(grants, scope)
+}
+
+// warnSubscriptions reports subscriptions of a deployment to channels that the tenant does not
+// have. The channels are of another file, so that none is an error.
+func (ch *checker) warnSubscriptions(e *entry, spec *fleet.DeploymentSpec) (
+	problems []fleet.Problem) {
+	if len(spec.Subscriptions) == 0 {
+		return nil
+	}
+	var names []string
+	if d := ch.st.get(NotificationsKey(e.key.Tenant)); d != nil {
+		for _, c := range d.Notifications.Channels {
+			names = append(names, c.Name)
+		}
+	}
+	known := map[string]bool{}
+	for _, n := range names {
+		known[n] = true
+	}
+	for i, s := range spec.Subscriptions {
+		for j, name := range s.Channels {
+			if !known[name] {
+				problems = append(problems, e.warning(
+					fmt.Sprintf("spec.subscriptions[%d].channels[%d]", i, j), codeNoChannel,
+					didYouMean(name, names, "declare it in channels of tenants/"+
+						string(e.key.Tenant)+"/notifications.yaml"),
+					"the tenant has no channel %q: its messages are not sent", name))
+			}
+		}
+	}
+	return problems
+}
