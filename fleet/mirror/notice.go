@@ -17,6 +17,8 @@ const (
 	noticePushed   = "pushed"
 	noticeMoved    = "moved"
 	noticeMove     = "move"
+	noticeInspect  = "inspect"
+	noticeAnswered = "answered"
 	maxNotice      = 7000 // bytes; PostgreSQL accepts 8000
 )
 
@@ -110,4 +112,29 @@ func Moved(notice string) (by, ref string, urls []string, ok bool) {
 		return "", "", nil, false
 	}
 	return words[1], words[2], words[3:], true
+}
+
+// NoticeInspect notifies the replica that holds the stream of the engine's agent: the open reads of
+// the engine's Applications have changed.
+func NoticeInspect(e fleet.EngineName) string { return noticeInspect + " " + string(e) }
+
+// Inspect parses a notice of NoticeInspect; false for any other.
+func Inspect(notice string) (e fleet.EngineName, ok bool) {
+	name, ok := strings.CutPrefix(notice, noticeInspect+" ")
+	return fleet.EngineName(name), ok
+}
+
+// NoticeAnswered notifies the replica of a read that an agent has sent a part of the answer.
+func NoticeAnswered(replica, id string) string {
+	return noticeAnswered + " " + id + " " + replica
+}
+
+// Answered parses a notice of NoticeAnswered; false for any other.
+func Answered(notice string) (replica, id string, ok bool) {
+	rest, ok := strings.CutPrefix(notice, noticeAnswered+" ")
+	if !ok {
+		return "", "", false
+	}
+	id, replica, ok = strings.Cut(rest, " ")
+	return replica, id, ok
 }

@@ -224,7 +224,7 @@ func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (r
 		var changed []string
 		var generations []int64
 		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
-			&n.Rows, &n.Syncs, &n.Moves, &n.Instances, &n.Ended, &changed, &generations,
+			&n.Rows, &n.Syncs, &n.Moves, &n.Instances, &n.Inspections, &n.Ended, &changed, &generations,
 			&n.Life, &n.Confirmed)
 		n.Changed = make([]registry.Change, len(changed))
 		for i, id := range changed {
@@ -250,6 +250,7 @@ const (
 			UNION SELECT to_engine FROM application_moves WHERE step <> 'Done') c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT i.engine FROM instances i WHERE i.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes'
 			UNION SELECT w.engine FROM shadows w WHERE w.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes') c WHERE ` + sqlServed + `),
+		ARRAY(SELECT DISTINCT i.engine FROM inspections i),
 		ARRAY(SELECT a.id FROM agents a WHERE a.ended_at IS NOT NULL AND a.ended_at > coalesce($2::timestamptz, now()) - interval '2 minutes'),
 		coalesce(g.ids, '{}'), coalesce(g.generations, '{}'), incarnation(), m.confirmed
 	FROM mirror m, (

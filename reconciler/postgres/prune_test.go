@@ -63,6 +63,7 @@ var bounded = map[string]string{
 	"move_requests": "environments", "move_requests_of_slices": "environments",
 	"application_moves": "desired", "drain_moves_of_slices": "environments",
 	"unproven":    "desired",
+	"inspections": "a maximum for each engine, and a lifetime of minutes", "inspection_parts": "inspections",
 	"evacuations": "engines", "fences": "engines", "drains": "engines",
 	"drain_moves":       "environments",
 	"rebalance_moves":   "rebalances",

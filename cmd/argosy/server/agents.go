@@ -24,7 +24,7 @@ import (
 // are not theirs.
 var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot,
 	agent.PathStream, agent.PathStatus, agent.PathManifests, agent.PathComparisons,
-	agent.PathProbe}
+	agent.PathInspections, agent.PathProbe}
 
 // errNoPublicURL names the setting that agents need.
 var errNoPublicURL = errors.New(
@@ -62,7 +62,7 @@ func agentStore(s *postgres.Store) hub.Store {
 	return hub.Store{Identities: a, Sessions: a, Rows: a, Changes: a, Reports: struct {
 		*postgres.Agents
 		*postgres.Work
-	}{a, s.Work}}
+	}{a, s.Work}, Inspections: s.Inspections()}
 }
 
 // agentLimits limits agents to as many requests of the store at a time as the workers' pool has

@@ -257,6 +257,18 @@ func (v *Server) wakes(ctx context.Context) {
 			v.manager.Released(lease)
 			return
 		}
+		if e, ok := mirror.Inspect(by); ok {
+			if v.hub != nil {
+				v.hub.Inspect(e)
+			}
+			return // nobody else waits for a read
+		}
+		if replica, id, ok := mirror.Answered(by); ok {
+			if v.hub != nil {
+				v.hub.Answered(replica, id)
+			}
+			return
+		}
 		v.loop.Notified(by)
 		if _, pushed := mirror.Pushed(by); pushed {
 			return // the loop alone reads the branch

@@ -71,6 +71,7 @@ type Client struct {
 	audience  string
 	http      *http.Client
 	transport *http.Transport
+	answers   *http.Client // of reads that people wait for
 	clock     *Clock
 	identity  *IdentityStore
 	version   string
@@ -105,14 +106,18 @@ func NewClient(s Settings, identity *IdentityStore) (*Client, error) {
 	if s.Log == nil {
 		s.Log = slog.Default()
 	}
+	relay, err := s.newTransport()
+	if err != nil {
+		return nil, err
+	}
+	relay.MaxIdleConns = 1
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
-		base: base, audience: audience, transport: transport, clock: &Clock{}, identity: identity,
+		answers: &http.Client{Transport: relay, CheckRedirect: stay},
+		base:    base, audience: audience, transport: transport, clock: &Clock{}, identity: identity,
 		version: s.Version, protocol: agent.Protocol, log: s.Log,
 		instance: hex.EncodeToString(instance[:]), access: access{fetching: make(chan struct{}, 1)},
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
-			return http.ErrUseLastResponse
-		}},
+		http: &http.Client{Transport: transport, CheckRedirect: stay},
 	}, nil
 }
 
@@ -124,11 +129,18 @@ func (c *Client) Announce(protocol int) { c.protocol = protocol }
 func (c *Client) Clock() *Clock { return c.clock }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.answers.CloseIdleConnections()
+}
 
 // do sends a request and sets the clock from the response.
 func (c *Client) do(request *http.Request) (*http.Response, error) {
-	answer, err := c.http.Do(request)
+	return c.doOver(c.http, request)
+}
+
+func (c *Client) doOver(over *http.Client, request *http.Request) (*http.Response, error) {
+	answer, err := over.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path,
 			c.reason(request.Context(), err))
@@ -275,10 +287,14 @@ func (c *Client) newRequest(ctx context.Context, method, path string, keys agent
 
 // exchange sends a request and decodes the response into out, within requestTimeout.
 func (c *Client) exchange(request *http.Request, out any) error {
+	return c.exchangeOver(c.http, request, out)
+}
+
+func (c *Client) exchangeOver(over *http.Client, request *http.Request, out any) error {
 	ctx, cancel := context.WithTimeoutCause(request.Context(), requestTimeout,
 		fmt.Errorf("no answer within %s", requestTimeout))
 	defer cancel()
-	answer, err := c.do(request.WithContext(ctx))
+	answer, err := c.doOver(over, request.WithContext(ctx))
 	if err != nil {
 		return err
 	}

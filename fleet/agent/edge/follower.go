@@ -49,6 +49,8 @@ type FollowerConfig struct {
 	// why the deletion of an object is held, if it is
 	Held  func(fleet.ObjectKey) (string, bool)
 	Local func() Local
+	// reads the resources of Applications for people; nil: none are read
+	Inspector engine.Inspector
 	// takes a step towards another version of this program: see worker.Upgrader
 	Upgrader func(ctx context.Context, wanted mirror.Instance) (waits string, err error)
 }
@@ -68,6 +70,8 @@ var (
 type Follower struct {
 	FollowerConfig
 	Outbox *Outbox
+
+	inspections *inspections
 
 	mu               sync.Mutex
 	mirror           *rowCache // nil before the first complete snapshot
@@ -105,6 +109,7 @@ func NewFollower(c FollowerConfig) *Follower {
 	f := &Follower{FollowerConfig: c, Outbox: NewOutbox(),
 		syncStates: map[string]mirror.OperationState{}, changed: make(chan struct{})}
 	f.Outbox.Accepted = f.accepted
+	f.inspections = newInspections(f)
 	return f
 }
 
@@ -116,7 +121,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context) error{f.follow, func(ctx context.Context) error {
 		return f.Outbox.Run(ctx, f.Client)
-	}, f.Client.keepKeys} {
+	}, f.Client.keepKeys, f.inspections.run} {
 		all.Go(func() { cancel(part(ctx)) })
 	}
 	all.Wait()
@@ -361,6 +366,12 @@ func (f *Follower) handle(event Event) error {
 			return unreadable(event, err)
 		}
 		f.setShadow(shadow)
+	case agent.EventInspect:
+		var list []agent.Inspection
+		if err := json.Unmarshal(event.Data, &list); err != nil {
+			return unreadable(event, err)
+		}
+		f.inspections.set(list)
 	case agent.EventStops:
 		var stops []mirror.Stop
 		if err := json.Unmarshal(event.Data, &stops); err != nil {

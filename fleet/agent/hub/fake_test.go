@@ -49,6 +49,8 @@ type fakeStore struct {
 	shadows  map[fleet.EngineName]*mirror.Shadow
 	compared []mirror.ShadowResult
 	leaks    bool // AgentMoves returns those of other engines
+	reads    map[string]*fakeRead
+	notify   func(by string) // receives notifications; nil: they are lost
 
 	life      string // incarnation of the database
 	gitAway   bool   // nothing is confirmed
@@ -66,11 +68,13 @@ func newFakeStore() *fakeStore {
 		open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
 		ends: map[string]mirror.OperationState{}, life: "first",
 		lives: map[fleet.EngineName]string{}, wants: map[fleet.EngineName]*mirror.Instance{},
-		packed: map[string][]byte{}, shadows: map[fleet.EngineName]*mirror.Shadow{}}
+		packed: map[string][]byte{}, shadows: map[fleet.EngineName]*mirror.Shadow{},
+		reads: map[string]*fakeRead{}}
 }
 
 func (f *fakeStore) parts() Store {
-	return Store{Identities: f, Sessions: f, Rows: f, Changes: f, Reports: f}
+	return Store{Identities: f, Sessions: f, Rows: f, Changes: f, Reports: f,
+		Inspections: f}
 }
 
 // called counts a call and fails it on demand.
@@ -512,6 +516,9 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (re
 		}
 	}
 	news.Instances = slices.Collect(maps.Keys(f.wants))
+	for _, r := range f.reads {
+		news.Inspections = append(news.Inspections, r.Engine)
+	}
 	for _, m := range f.moves {
 		news.Moves = append(news.Moves, m.From, m.To)
 	}
@@ -531,7 +538,15 @@ func (f *fakeStore) WantConfirmed(ctx context.Context) (int64, error) {
 	return f.wanted, nil
 }
 
-func (f *fakeStore) Notify(ctx context.Context, _ string) error { return f.called(ctx, "Notify") }
+func (f *fakeStore) Notify(ctx context.Context, by string) error {
+	f.mu.Lock()
+	notify := f.notify
+	f.mu.Unlock()
+	if notify != nil {
+		notify(by)
+	}
+	return f.called(ctx, "Notify")
+}
 
 func (f *fakeStore) BeginLife(ctx context.Context, was string) error {
 	if err := f.called(ctx, "BeginLife"); err != nil {

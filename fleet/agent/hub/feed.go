@@ -50,7 +50,9 @@ type feed struct {
 	confirmed     bool          // the rows of this incarnation follow from the config repo
 	confirmedCh   chan struct{} // closed once confirmed; replaced when the confirmation is lost
 
-	failing bool // the last poll failed; used by run's goroutine only
+	// used by run's goroutine only
+	failing bool // the last poll failed
+	swept   time.Time
 }
 
 type secretName struct {
@@ -60,8 +62,8 @@ type secretName struct {
 
 // pendingWork lists what a stream has to send.
 type pendingWork struct {
-	rows, moves, syncs, stops, instance bool
-	secrets                             []secretName
+	rows, moves, syncs, stops, instance, inspect bool
+	secrets                                      []secretName
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
@@ -150,6 +152,7 @@ func (f *feed) requeue(s *stream, more pendingWork) {
 	s.mark(func(d *pendingWork) {
 		d.rows, d.syncs, d.stops = d.rows || more.rows, d.syncs || more.syncs, d.stops || more.stops
 		d.moves, d.instance = d.moves || more.moves, d.instance || more.instance
+		d.inspect = d.inspect || more.inspect
 		d.secrets = append(d.secrets, more.secrets...)
 	})
 }
@@ -167,6 +170,25 @@ func (f *feed) setMoving(s *stream, moving bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.moving = moving
+}
+
+// setInspecting records whether the stream was sent open reads. If so, the feed wakes it once none
+// is left.
+func (f *feed) setInspecting(s *stream, open bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.inspecting = open
+}
+
+// inspect makes the streams of an engine on this replica send the open reads; false if there is
+// none.
+func (f *feed) inspect(engine fleet.EngineName) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for s := range f.streams[engine] {
+		s.mark(func(d *pendingWork) { d.inspect = true })
+	}
+	return len(f.streams[engine]) > 0
 }
 
 func (f *feed) each(do func(*stream)) {
@@ -264,7 +286,22 @@ func (f *feed) poll(ctx context.Context) {
 		return
 	}
 	f.notify(news)
+	f.sweep(within, news)
 	f.closeEnded(ctx, news.Ended)
+}
+
+// sweepEvery is how often a replica drops reads whose reader has gone, while there is any read.
+const sweepEvery = time.Minute
+
+// sweep drops the reads that a dead replica has left.
+func (f *feed) sweep(ctx context.Context, news registry.News) {
+	if len(news.Inspections) == 0 || news.Now.Sub(f.swept) < sweepEvery {
+		return
+	}
+	f.swept = news.Now
+	if err := f.store.SweepInspections(ctx); err != nil {
+		f.log.DebugContext(ctx, "failed to drop reads whose reader has gone", "error", err)
+	}
 }
 
 // checkIncarnation detects that the database was replaced or restored since the last poll. Its rows
@@ -416,6 +453,10 @@ func (f *feed) notify(news registry.News) {
 	for _, engine := range news.Moves {
 		moving[engine] = true
 	}
+	read := make(map[fleet.EngineName]bool, len(news.Inspections))
+	for _, engine := range news.Inspections {
+		read[engine] = true
+	}
 	asked := make(map[fleet.EngineName]bool, len(news.Syncs))
 	for _, engine := range news.Syncs {
 		asked[engine] = true
@@ -427,6 +468,9 @@ func (f *feed) notify(news registry.News) {
 		for s := range of {
 			if s.syncsOpen && !asked[engine] {
 				s.mark(func(d *pendingWork) { d.syncs = true })
+			}
+			if s.inspecting || read[engine] {
+				s.mark(func(d *pendingWork) { d.inspect = true })
 			}
 			if s.moving || moving[engine] {
 				s.mark(func(d *pendingWork) { d.moves = true })

@@ -85,6 +85,7 @@ type Hub struct {
 	resolving semaphore
 	snapshots semaphore
 	reporting sync.Map // IDs of agents whose report is being processed
+	inspector *Inspector
 }
 
 // New returns a Hub.
@@ -106,6 +107,7 @@ func New(c Config) (*Hub, error) {
 		h.now = time.Now
 	}
 	l := c.Limits.filled()
+	h.inspector = newInspector(h)
 	h.feed = newFeed(c.Store, h.log, l.OpenRate)
 	h.proofs = newReplayCache(h.now)
 	h.admission = newAdmission(l, audience, h.now)
@@ -147,6 +149,7 @@ func (h *Hub) Register(mux *http.ServeMux) {
 	h.handle(mux, post, agent.PathStatus, h.status)
 	h.handle(mux, post, agent.PathManifests, h.manifests)
 	h.handle(mux, post, agent.PathComparisons, h.comparisons)
+	h.handle(mux, post, agent.PathInspections, h.inspections)
 	probe := agent.Probe()
 	h.handle(mux, get, agent.PathProbe, func(w http.ResponseWriter, r *http.Request) error {
 		probe.ServeHTTP(w, r)

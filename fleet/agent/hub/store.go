@@ -18,12 +18,13 @@ type Store struct {
 	Rows
 	Changes
 	Reports
+	Inspections
 }
 
 // complete reports whether every part is set.
 func (s Store) complete() bool {
 	return s.Identities != nil && s.Sessions != nil && s.Rows != nil && s.Changes != nil &&
-		s.Reports != nil
+		s.Reports != nil && s.Inspections != nil
 }
 
 // Identities stores the agents' identities, access tokens and one-time tokens.
@@ -210,4 +211,34 @@ type Reports interface {
 	// epoch, and unlisted ones were deleted. It does nothing for an agent that is not autonomous.
 	RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
 		whole bool) error
+}
+
+// Inspections relays reads of Applications between replicas (ADR 0085). It keeps an answer until
+// its reader takes it, and no longer than the read. Its connections are not those of the others.
+type Inspections interface {
+	// OpenInspection stores a read of an Application that the engine has.
+	// mirror.ErrInspectUnreachable if its agent is not connected, mirror.ErrInspectBusy if too many
+	// reads are open, mirror.ErrNoTree if the engine is not to have the Application.
+	OpenInspection(ctx context.Context, in registry.Inspection) error
+
+	// TakeInspection returns and deletes the parts of an answer, in order. It records that the
+	// reader waits: call it at least every five seconds. registry.ErrInspectionEnded if the
+	// database has lost the read.
+	TakeInspection(ctx context.Context, id string) ([]registry.InspectionPart, error)
+
+	// CloseInspection ends a read and drops what is left of its answer. SweepInspections does it
+	// for every read whose reader has gone.
+	CloseInspection(ctx context.Context, id string) error
+	SweepInspections(ctx context.Context) error
+
+	// AgentInspections returns the open reads that the engine's agent has not answered, oldest
+	// first; otherwise like AgentRows.
+	AgentInspections(ctx context.Context, engine fleet.EngineName) ([]registry.Inspection, error)
+
+	// AnswerInspection stores the next part of an answer by the agent of an engine, and returns the
+	// replica of its reader. A part that was stored before changes nothing. Errors:
+	// registry.ErrInspectionEnded, also for a read of another engine;
+	// registry.ErrInspectionFull; registry.ErrInspectionOrder.
+	AnswerInspection(ctx context.Context, engine fleet.EngineName, p registry.InspectionPart) (
+		replica string, err error)
 }

@@ -46,11 +46,14 @@ type stream struct {
 	pending   pendingWork
 	syncsOpen bool // open syncs were sent
 	moving    bool // moves were sent
+	// open reads were sent
+	inspecting bool
 
 	// used by its goroutine only
 	cursor int64
 	// hashes of the lists sent last
 	moves, syncs, stops, ends, instances, shadows [sha256.Size]byte
+	inspections                                   string // IDs of the reads sent last
 	stopsSent                                     bool
 	unavailable                                   []secretName // unavailable secrets of sent rows
 }
@@ -311,6 +314,12 @@ func (s *stream) sendPending(d *pendingWork, first *bool) error {
 			return err
 		}
 		d.secrets = d.secrets[1:]
+	}
+	if d.inspect { // last: nothing waits for it
+		if err := s.sendInspections(); err != nil {
+			return err
+		}
+		d.inspect = false
 	}
 	return nil
 }

@@ -122,6 +122,8 @@ type News struct {
 	// Instances are the engines of agents whose Argo CD or shadow changed after since or up to two
 	// minutes before it.
 	Instances []fleet.EngineName
+	// Inspections are the engines whose Applications are being read, in each call.
+	Inspections []fleet.EngineName
 	// IDs of agents whose identity ended after since or up to two minutes before it: an ID may be
 	// reported twice.
 	Ended   []string
