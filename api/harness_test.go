@@ -155,6 +155,7 @@ type anyStore interface {
 func configOf(store anyStore) api.Config {
 	return api.Config{
 		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
+			Finder:    store,
 			Simulator: store},
 		Decider: store, Tokens: store}
 }

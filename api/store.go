@@ -24,6 +24,28 @@ type Reader struct {
 	State
 	PullReader
 	Simulator
+	Finder
+}
+
+// Finder searches, compares and counts Applications.
+type Finder interface {
+	// Search finds objects of the scope by a part of their name, the beginning of a commit, an
+	// image, the number or title of a pull request, or the ID of an operation: at most limit, the
+	// best first. The text has at most view.MaxSearchText bytes.
+	Search(ctx context.Context, scope view.Scope, text string, limit int) (view.SearchResult,
+		error)
+	// Matrix matches Filter.{Tenant, Deployment, Environment, Labels, Text (of the deployment)}.
+	// page counts deployments.
+	Matrix(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		view.Matrix, error)
+	// StateCounts count the Applications that match Filter.{Deployment, Revision, Labels, Text,
+	// Image}; with a tenant in scope, or in the filter, those of that tenant.
+	StateCounts(ctx context.Context, scope view.Scope, filter view.Filter) ([]view.StateCount,
+		error)
+	// Changes match Filter.{Revision, Tenant}: what a revision has written and no later one has
+	// written again.
+	Changes(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Change, string, error)
 }
 
 // Inventory lists the objects of the fleet.
@@ -33,14 +55,15 @@ type Inventory interface {
 	// Environments match Filter.{Tenant, Environment, Engine}.
 	Environments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Environment, string, error)
-	// Deployments match Filter.{Tenant, Deployment, Environment (one of its environments)}.
+	// Deployments match Filter.{Tenant, Deployment, Environment (one of its environments), Labels,
+	// Text}.
 	Deployments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Deployment, string, error)
 	// Sets match Filter.{Tenant, Name}.
 	Sets(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Set, string, error)
 	// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
-	// Apply, Name (of the object)}.
+	// Apply, Name (of the object), Labels, Text, Image}.
 	Applications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Application, string, error)
 	// Engines match Filter.Engine. The API calls it with the platform in scope only.
@@ -78,7 +101,8 @@ type Inventory interface {
 
 // History lists past events, and held changes.
 type History interface {
-	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}.
+	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID), OperationKind,
+	// OperationState}.
 	Operations(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Operation, string, error)
 	// Remedies match Filter.Engine. The API calls it with the platform in scope only.

@@ -187,7 +187,9 @@ func (s *Store) Deployments(_ context.Context, sc view.Scope, f view.Filter,
 		func(d view.Deployment) string { return string(d.Tenant) + "/" + string(d.Name) },
 		func(d view.Deployment) bool {
 			return is(sc.Tenant, d.Tenant) && is(f.Tenant, d.Tenant) && is(f.Deployment, d.Name) &&
-				(f.Environment == "" || slices.Contains(d.Environments, f.Environment))
+				(f.Environment == "" || slices.Contains(d.Environments, f.Environment)) &&
+				(f.Labels == nil || f.Labels.Matches(d.Labels)) &&
+				contains(string(d.Tenant)+"/"+string(d.Name), f.Text)
 		}, p)
 }
 
@@ -213,7 +215,7 @@ func (s *Store) Applications(_ context.Context, sc view.Scope, f view.Filter,
 				is(f.Environment, a.Environment) && is(f.Deployment, a.Deployment) &&
 				is(f.Engine, a.Engine) && is(f.Revision, a.Revision) && is(f.Sync, a.Sync) &&
 				is(f.Health, a.Health) &&
-				is(f.Apply, a.Apply) && is(f.Name, a.Name)
+				is(f.Apply, a.Apply) && is(f.Name, a.Name) && found(&s.m, f, a)
 		}, p)
 }
 
@@ -296,7 +298,8 @@ func (s *Store) Operations(_ context.Context, sc view.Scope, f view.Filter,
 		func(o mirror.Operation) string { return newest(o.StartedAt) + o.ID },
 		func(o mirror.Operation) bool {
 			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Engine, o.Engine) &&
-				is(f.Revision, o.Revision) && is(f.Name, o.ID)
+				is(f.Revision, o.Revision) && is(f.Name, o.ID) && is(f.OperationKind, o.Kind) &&
+				is(f.OperationState, o.State)
 		}, p)
 }
 

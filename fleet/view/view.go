@@ -282,6 +282,7 @@ type Application struct {
 	OperationPhase string                `json:"operationPhase,omitempty"`
 	Message        string                `json:"message,omitempty"`
 	Resources      int                   `json:"resources"`
+	Images         []string              `json:"images,omitempty" doc:"that its workload runs, as Argo CD reports them; at most 20"`
 	CreatedAt      time.Time             `json:"createdAt"`
 	ChangedAt      time.Time             `json:"changedAt"` // of the desired state
 	// the last report of the engine
@@ -435,6 +436,14 @@ type Filter struct {
 	State       forge.PullState
 	// of holds: also those whose approval has not taken effect yet
 	Approved bool
+	// of deployments and Applications: labels of the deployment, and for an Application also those
+	// of its environment, which the deployment's override; nil: any
+	Labels *fleet.LabelSelector
+	Text   string // part of an Application's tenant/deployment@environment
+	Image  string // a repository, with or without a tag, that an Application runs
+	// of operations
+	OperationKind  mirror.OperationKind
+	OperationState mirror.OperationState
 }
 
 // Page requests at most Limit items (1..1000) after the opaque cursor After.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -245,10 +246,21 @@ func (s *Views) Unready(ctx context.Context) (map[fleet.SliceID]int, error) {
 	return found, wrap(err, "applications that are not ready")
 }
 
-// Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name; Environment
-// matches deployments that name or select it.
+// Deployments match Filter.{Tenant, Deployment, Environment, Labels, Text}, by tenant and name;
+// Environment matches deployments that name or select it.
 func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Deployment, string, error) {
+	f := deploymentsFilter(scope, by)
+	return list(ctx, s.database, scope, listing[view.Deployment]{
+		name: "deployments", keys: []string{"e.tenant", "e.name"},
+		sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
+		key: func(d view.Deployment) []string {
+			return []string{string(d.Tenant), string(d.Name)}
+		},
+	}, f, page, completeDeployments)
+}
+
+func deploymentsFilter(scope view.Scope, by view.Filter) filter {
 	f := filter{conditions: []string{"e.kind = 'GitOpsDeployment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Deployment))
@@ -257,13 +269,11 @@ func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filte
 			`EXISTS (SELECT FROM declarations t WHERE t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant
 			AND t.name = ` + f.place(text(string(by.Environment))) + ` AND ` + sqlTargets + `)`)
 	}
-	return list(ctx, s.database, scope, listing[view.Deployment]{
-		name: "deployments", keys: []string{"e.tenant", "e.name"},
-		sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
-		key: func(d view.Deployment) []string {
-			return []string{string(d.Tenant), string(d.Name)}
-		},
-	}, f, page, completeDeployments)
+	f.labels("e.body -> 'labels'", by.Labels)
+	if by.Text != "" {
+		f.contains("e.tenant || '/' || e.name", by.Text)
+	}
+	return f
 }
 
 // sqlTargets is whether the environment t is one of the deployment e: named, or selected as
@@ -352,11 +362,33 @@ const sqlApply = `CASE
 var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", mirror.DeletionBlockedAfter/time.Second)
 
 // Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
-// Apply, Name}, ordered by tenant, deployment, environment. They include those whose deletion is
-// not proven yet, except that an evacuated engine shows the Applications that it has lost only if
-// the filter names it.
+// Apply, Name, Labels, Text, Image}, ordered by tenant, deployment, environment. They include those
+// whose deletion is not proven yet, except that an evacuated engine shows the Applications that it
+// has lost only if the filter names it.
 func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Application, string, error) {
+	return list(ctx, s.database, scope, listing[view.Application]{
+		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment",
+			"d.engine"}, scan: scanApplication,
+		sql: sqlApplications,
+		key: func(a view.Application) []string {
+			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment),
+				string(a.Engine)}
+		},
+	}, applicationsFilter(scope, by), page, nil)
+}
+
+// sqlApplications reads Applications, of desired d, up to WHERE: see scanApplication.
+var sqlApplications = `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
+			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
+			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
+			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
+			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, ` + sqlSilent + `, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
+			fromRows +
+			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`
+
+func applicationsFilter(scope view.Scope, by view.Filter) filter {
 	f := filter{conditions: []string{"d.kind = 'Application'"}}
 	f.tenants("d.tenant", scope, by.Tenant)
 	f.equal("d.environment", string(by.Environment))
@@ -376,22 +408,54 @@ func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filt
 		f.and("s.state = '" + string(by.Apply) + "'")
 	}
 	f.equal(sqlApply, string(by.Apply))
-	return list(ctx, s.database, scope, listing[view.Application]{
-		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment",
-			"d.engine"}, scan: scanApplication,
-		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
-			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
-			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
-			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
-			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, ` + sqlSilent + `, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
-			fromRows +
-			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
-			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`,
-		key: func(a view.Application) []string {
-			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment),
-				string(a.Engine)}
-		},
-	}, f, page, nil)
+	if by.Labels != nil {
+		f.labels(sqlLabels, by.Labels)
+	}
+	if by.Text != "" {
+		f.contains("d.tenant || '/' || d.deployment || '@' || d.environment", by.Text)
+	}
+	return f
+}
+
+// sqlLabels are the labels of an Application, of desired d: those of its deployment over those of
+// its environment.
+const sqlLabels = `(
+	coalesce((SELECT e.body -> 'labels' FROM declarations e WHERE e.kind = 'ManagedEnvironment' AND e.tenant = d.tenant AND e.name = d.environment), '{}')
+	|| coalesce((SELECT e.body -> 'labels' FROM declarations e WHERE e.kind = 'GitOpsDeployment' AND e.tenant = d.tenant AND e.name = d.deployment), '{}'))`
+
+// contains requires a part of an expression, whatever its case.
+func (f *filter) contains(expression, part string) {
+	f.and("strpos(lower(" + expression + "), " + f.place(strings.ToLower(text(part))) + ") > 0")
+}
+
+// labels requires labels of a jsonb object, as fleet.LabelSelector selects; nil adds no condition.
+func (f *filter) labels(expression string, by *fleet.LabelSelector) {
+	if by == nil {
+		return
+	}
+	labels := "coalesce(" + expression + ", '{}')"
+	if len(by.MatchLabels) == 0 && len(by.MatchExpressions) == 0 {
+		f.and("false")
+	}
+	if len(by.MatchLabels) > 0 {
+		f.and(labels + " @> " + f.place(by.MatchLabels) + "::jsonb")
+	}
+	for _, r := range by.MatchExpressions {
+		value := "(" + labels + " ->> " + f.place(text(r.Key)) + ")"
+		in := "coalesce(" + value + " = ANY(" + f.place(column(r.Values, text)) + "::text[]), false)"
+		switch r.Operator {
+		case fleet.SelectorIn:
+			f.and(in)
+		case fleet.SelectorNotIn:
+			f.and("NOT " + in)
+		case fleet.SelectorExists:
+			f.and(value + " IS NOT NULL")
+		case fleet.SelectorDoesNotExist:
+			f.and(value + " IS NULL")
+		default:
+			f.and("false")
+		}
+	}
 }
 
 // sqlLost is whether the engine of desired d is evacuated and has lost the environment.

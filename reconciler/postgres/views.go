@@ -179,8 +179,8 @@ func (s *database) withinOf(ctx context.Context, from *pgxpool.Pool, scope view.
 	})
 }
 
-// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A
-// tenant sees none of an earlier tenant with the same name.
+// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID), OperationKind,
+// OperationState}, newest first. A tenant sees none of an earlier tenant with the same name.
 func (s *Views) Operations(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Operation, string, error) {
 	f := filter{}
@@ -191,6 +191,8 @@ func (s *Views) Operations(ctx context.Context, scope view.Scope, by view.Filter
 	f.equal("o.engine", string(by.Engine))
 	f.equal("o.revision", string(by.Revision))
 	f.equal("o.id", by.Name)
+	f.equal("o.kind", string(by.OperationKind))
+	f.equal("o.state", string(by.OperationState))
 	return list(ctx, s.database, scope, listing[mirror.Operation]{
 		name: "operations", keys: []string{"o.id"}, newest: true, scan: scanOperation,
 		sql: `SELECT o.id, o.kind, o.state, o.tenant, o.engine, o.subject, o.revision, o.requested_by, o.message, o.done, o.total, o.started_at, o.ended_at
