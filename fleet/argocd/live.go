@@ -363,6 +363,7 @@ type liveStatus struct {
 	Sync           liveSync
 	Health         struct{ Status, Message string }
 	Resources      []struct{ Namespace string }
+	Summary        struct{ Images []string }
 	History        []struct{}
 	ReconciledAt   string
 	Conditions     []struct{ Type, Message string }
@@ -706,6 +707,7 @@ func observationOf(key fleet.ObjectKey, o *liveObject) mirror.Observation {
 		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status),
 		SyncedRevision: clip(firstOf(s.Sync.Revision,
 			fleet.JoinRevisions(s.Sync.Revisions)), 256),
+		Images:    mirror.ImagesOf(s.Summary.Images),
 		Resources: len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt),
 		Message: messageOf(s),
 	}

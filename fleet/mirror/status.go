@@ -77,6 +77,7 @@ type Observation struct {
 	OperationError  string    // at most 1 KiB
 	Message         string    // of conditions or health; at most 1 KiB
 	Resources       int       // number of managed resources
+	Images          Images    // of its workload
 	ReconciledAt    time.Time // by Argo CD
 	ResourceVersion string
 	// Compared is the hash of the manifest with whose source and destination Argo CD has compared

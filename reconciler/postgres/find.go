@@ -87,9 +87,3 @@ func (s *Views) Changes(ctx context.Context, scope view.Scope, by view.Filter,
 		key: func(c numbered[view.Change]) []string { return []string{c.n} },
 	}, f, page, nil))
 }
-
-// Search finds objects of the scope.
-func (s *Views) Search(ctx context.Context, scope view.Scope, text string,
-	limit int) (view.SearchResult, error) {
-	return view.SearchResult{Query: text, Hits: []view.Hit{}}, nil
-}

@@ -383,9 +383,9 @@ var sqlApplications = `SELECT d.tenant, d.environment, d.deployment, d.name, d.e
 			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
 			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
-			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, ` + sqlSilent + `, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
-			fromRows +
-			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			` + sqlImages + `, coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, ` + sqlSilent + `, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
+	fromRows +
+	`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`
 
 func applicationsFilter(scope view.Scope, by view.Filter) filter {
@@ -411,6 +411,9 @@ func applicationsFilter(scope view.Scope, by view.Filter) filter {
 	if by.Labels != nil {
 		f.labels(sqlLabels, by.Labels)
 	}
+	if by.Image != "" {
+		f.image(by.Image)
+	}
 	if by.Text != "" {
 		f.contains("d.tenant || '/' || d.deployment || '@' || d.environment", by.Text)
 	}
@@ -422,6 +425,17 @@ func applicationsFilter(scope view.Scope, by view.Filter) filter {
 const sqlLabels = `(
 	coalesce((SELECT e.body -> 'labels' FROM declarations e WHERE e.kind = 'ManagedEnvironment' AND e.tenant = d.tenant AND e.name = d.environment), '{}')
 	|| coalesce((SELECT e.body -> 'labels' FROM declarations e WHERE e.kind = 'GitOpsDeployment' AND e.tenant = d.tenant AND e.name = d.deployment), '{}'))`
+
+// sqlImages are the images that the Application of desired d runs.
+const sqlImages = `ARRAY(SELECT i.value FROM running i WHERE i.engine = d.engine AND i.name = d.name AND i.kind = 'image' ORDER BY i.value)`
+
+// image requires an image, or a repository with any tag or digest.
+func (f *filter) image(image string) {
+	exact := f.place(text(image))
+	f.and(`(d.engine, d.name) IN (SELECT i.engine, i.name FROM running i WHERE i.kind = 'image' AND (i.value = ` + exact + `
+		OR i.value >= ` + f.place(text(image)+":") + ` AND i.value < ` + f.place(text(image)+";") + `
+		OR i.value >= ` + f.place(text(image)+"@") + ` AND i.value < ` + f.place(text(image)+"A") + `))`)
+}
 
 // contains requires a part of an expression, whatever its case.
 func (f *filter) contains(expression, part string) {
@@ -442,12 +456,15 @@ func (f *filter) labels(expression string, by *fleet.LabelSelector) {
 	}
 	for _, r := range by.MatchExpressions {
 		value := "(" + labels + " ->> " + f.place(text(r.Key)) + ")"
-		in := "coalesce(" + value + " = ANY(" + f.place(column(r.Values, text)) + "::text[]), false)"
+		in := func() string {
+			return "coalesce(" + value + " = ANY(" + f.place(column(r.Values, text)) +
+				"::text[]), false)"
+		}
 		switch r.Operator {
 		case fleet.SelectorIn:
-			f.and(in)
+			f.and(in())
 		case fleet.SelectorNotIn:
-			f.and("NOT " + in)
+			f.and("NOT " + in())
 		case fleet.SelectorExists:
 			f.and(value + " IS NOT NULL")
 		case fleet.SelectorDoesNotExist:
@@ -490,7 +507,7 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision,
 		&body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
 		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message,
-		&a.Resources, &a.ObservedAt,
+		&a.Resources, &a.ObservedAt, &a.Images,
 		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.LastSeenAt, &a.DeletionBlocked)
 	a.Unreachable = u.view()
 	if a.LastSeenAt != nil {

@@ -49,7 +49,11 @@ const dropOrphans = `DROP TABLE actions; DROP TABLE freeze_releases; ALTER TABLE
 	ALTER TABLE engines DROP COLUMN inventoried; ALTER TABLE mirror DROP COLUMN confirmed_in; DROP FUNCTION silent_since, silent_engines; DROP VIEW silences; DROP FUNCTION keep_agent_contact CASCADE; ALTER TABLE engines DROP COLUMN agent_replica, DROP COLUMN agent_seen_at, DROP COLUMN work, DROP COLUMN work_message, DROP COLUMN work_since, DROP COLUMN load;
 	DROP TABLE unproven; ALTER TABLE engines DROP COLUMN unfit; DROP TABLE evacuations; DROP INDEX placements_evacuated; DROP FUNCTION fence_evacuation;
 	DROP TABLE rebalance_moves, rebalances; DROP TABLE drains, drain_moves; ALTER TABLE agents DROP COLUMN protocol; DROP TABLE move_requests, application_moves; DROP TABLE listings; DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
-	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
+	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; ` + dropSearch
+
+// dropSearch reverts the migration of the search.
+const dropSearch = `DROP FUNCTION keep_search_words CASCADE; DROP FUNCTION keep_agent_words CASCADE; DROP FUNCTION forget_running CASCADE;
+	DROP TABLE running, search_words; DROP FUNCTION words_of; DROP INDEX desired_name; `
 
 // dropAgents reverts the migration of agents with its policies, and those after it.
 const dropAgents = dropOrphans +

@@ -140,6 +140,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		SELECT 'a', t.tenant, t.uid, 'ann', now(), '' FROM tenants t`)
 	exec(t, url, `INSERT INTO rollouts (id, tenant, deployment, tenant_uid, state, body, begun_at)
 		SELECT t.tenant, t.tenant, 'web', t.uid, 'Running', '{}', now() FROM tenants t`)
+	exec(t, url, `INSERT INTO running (engine, name, kind, value, short, tag, tenant)
+		SELECT 'eu-1', t.tenant, 'commit', 'a', '', '', t.tenant FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}

@@ -321,13 +321,13 @@ func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Ob
 	if err != nil {
 		return err
 	}
-	args := observationColumns(newest(seen, func(o mirror.Observation) fleet.ObjectKey {
-		return o.Key
-	}))
+	seen = newest(seen, func(o mirror.Observation) fleet.ObjectKey { return o.Key })
+	args := observationColumns(seen)
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		b.Queue(sqlBeginStatus, args[:3]...)
 		b.Queue(sqlObserve, args...)
+		queueRunning(b, seen)
 	})
 	return wrap(err, "observe %d applications of engine %s", len(seen), engine)
 }

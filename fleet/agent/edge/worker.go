@@ -218,6 +218,9 @@ func (f *Follower) Observe(_ context.Context, lease mirror.Lease, seen []mirror.
 			OperationID: o.OperationID, OperationError: o.OperationError, Message: o.Message,
 			Resources: o.Resources, ReconciledAt: o.ReconciledAt,
 			ResourceVersion: o.ResourceVersion, Compared: o.Compared, Gone: o.Deleted}
+		if o.Images.Reported() {
+			reports[i].Images = append([]string{}, o.Images.List()...)
+		}
 	}
 	f.Outbox.Observe(reports...)
 	return nil

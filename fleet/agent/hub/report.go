@@ -329,6 +329,10 @@ func observationOf(engine fleet.EngineName, o agent.Observed) (mirror.Observatio
 		return mirror.Observation{}, false
 	}
 	sync, health := syncState(o.Sync), healthState(o.Health)
+	var images mirror.Images
+	if o.Images != nil {
+		images = mirror.ImagesOf(o.Images)
+	}
 	return mirror.Observation{
 		Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: o.Name},
 		UID: shortText(o.UID), Sync: sync, Health: health,
@@ -339,7 +343,7 @@ func observationOf(engine fleet.EngineName, o agent.Observed) (mirror.Observatio
 			string(health), o.OperationPhase, phase(o.OperationPhase)),
 		Resources: clamp(o.Resources, maxObjects), ReconciledAt: plausibleTime(o.ReconciledAt),
 		ResourceVersion: shortText(o.ResourceVersion), Compared: shortText(o.Compared),
-		Deleted: o.Gone,
+		Images: images, Deleted: o.Gone,
 	}, true
 }
 
