@@ -458,9 +458,9 @@ type Observed struct {
 	ReconciledAt    time.Time          `json:"reconciledAt,omitzero"`
 	ResourceVersion string             `json:"resourceVersion,omitempty"`
 	Compared        string             `json:"compared,omitempty"` // an earlier agent omits it
-	// of the workload, at most mirror.MaxImages; an earlier agent omits them
+	// of the workload, at most mirror.MaxRunningImages; an earlier agent omits them
 	Images []string `json:"images,omitzero"`
-	Gone            bool               `json:"gone,omitempty"`
+	Gone   bool     `json:"gone,omitempty"`
 }
 
 // SyncStatus is the state of a sync.

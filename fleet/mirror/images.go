@@ -8,8 +8,8 @@ import (
 
 // Limits of Images.
 const (
-	MaxImages    = 20
-	maxImageName = 512
+	MaxRunningImages = 20
+	maxImageName     = 512
 )
 
 // Images are the container images that an Application's workload runs, in a form that can be
@@ -19,18 +19,18 @@ type Images string
 // noImages are reported, and none.
 const noImages = "\n"
 
-// ImagesOf returns the images in order, each once, at most MaxImages. It drops texts that are no
+// ImagesOf returns the images in order, each once, at most MaxRunningImages. It drops texts that are no
 // image: a workload chooses them.
 func ImagesOf(names []string) Images {
 	var kept []string
-	for _, name := range names[:min(len(names), 50*MaxImages)] {
+	for _, name := range names[:min(len(names), 50*MaxRunningImages)] {
 		if validImage(name) {
 			kept = append(kept, name)
 		}
 	}
 	slices.Sort(kept)
 	kept = slices.Compact(kept)
-	if kept = kept[:min(len(kept), MaxImages)]; len(kept) == 0 {
+	if kept = kept[:min(len(kept), MaxRunningImages)]; len(kept) == 0 {
 		return noImages
 	}
 	// the Applications of a deployment run the same images

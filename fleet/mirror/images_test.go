@@ -20,8 +20,8 @@ func TestImagesAreSortedUniqueAndBounded(t *testing.T) {
 	for i := range 10_000 {
 		many = append(many, "nginx:"+strconv.Itoa(i))
 	}
-	if n := len(mirror.ImagesOf(many).List()); n != mirror.MaxImages {
-		t.Errorf("%d images are kept, want %d", n, mirror.MaxImages)
+	if n := len(mirror.ImagesOf(many).List()); n != mirror.MaxRunningImages {
+		t.Errorf("%d images are kept, want %d", n, mirror.MaxRunningImages)
 	}
 }
 
