@@ -214,17 +214,17 @@ func TestAnEngineThatAnswersIsFencedAndEvacuated(t *testing.T) {
 		})
 		return o
 	}
-	for missing, want := range map[string]string{
-		"": "Succeeded: would scale to zero: StatefulSet argocd-application-controller " +
-			"(replicas: 2)",
-		"list pods": "Failed: the engine refused the object: it may not list pods"} {
-		f.pods.set(func(p *pods) { p.missing = missing })
+	for _, c := range []struct{ missing, want string }{
+		{"", "Succeeded: would scale to zero: StatefulSet argocd-application-controller " +
+			"(replicas: 2)"},
+		{"list pods", "Failed: the engine refused the object: it may not list pods"}} {
+		f.pods.set(func(p *pods) { p.missing = c.missing })
 		var id string
 		f.eventually("the engine is known to answer", func() (err error) {
 			id, err = f.store.Decisions.RequestFence(t.Context(), dry)
 			return err
 		})
-		if o := ended(id); string(o.State)+": "+o.Message != want {
+		if o := ended(id); string(o.State)+": "+o.Message != c.want {
 			t.Errorf("%s: %s", o.State, o.Message)
 		}
 	}

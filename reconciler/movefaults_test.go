@@ -294,6 +294,12 @@ func (c *moveColumn) ended() error {
 	if err := c.on(to); err != nil {
 		return err
 	}
+	// the plan after the last step ends the move; until then the environment cannot move again
+	moves, _, err := c.store.Views.Moves(context.Background(), view.Scope{},
+		view.Filter{Tenant: "acme", Environment: "prod"}, view.Page{Limit: 1})
+	if err != nil || len(moves) != 1 || moves[0].EndedAt == nil {
+		return fmt.Errorf("the move is not over: %+v, %w", moves, err)
+	}
 	for _, name := range []string{"web", "api"} {
 		if step := c.stepOf(fleet.DeploymentName(name)); step != mirror.MoveDone && !c.undo {
 			return fmt.Errorf("%s is at step %s", name, step)

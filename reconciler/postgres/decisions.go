@@ -257,6 +257,26 @@ func (s *Decisions) decide(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.control, f) })
 }
 
+// decideOnce is decide for a request that records the operation id. It does not repeat an attempt
+// that was committed and whose answer was lost: the repetition would be refused as a second
+// request. retried is false for the first attempt.
+func (s *Decisions) decideOnce(ctx context.Context, id string,
+	f func(tx pgx.Tx, retried bool) error) error {
+	retried := false
+	return s.decide(ctx, func(tx pgx.Tx) error {
+		if retried {
+			var committed bool
+			if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM operations WHERE id = $1)`,
+				id).Scan(&committed); err != nil || committed {
+				return err
+			}
+		}
+		again := retried
+		retried = true
+		return f(tx, again)
+	})
+}
+
 // decision is an action of a person, as stored: an operation, an audit entry, an event.
 type decision struct {
 	kind     mirror.OperationKind // of the operation; empty: none

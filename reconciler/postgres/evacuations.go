@@ -32,18 +32,17 @@ const sqlEvacuateOperation = `
 // mirror.ErrEngineAnswers if the engine is reachable: a person cannot confirm then that it is gone.
 // Of a fenced engine that does not answer any more, it records that the person confirms it.
 func (s *Decisions) RequestEvacuation(ctx context.Context, r mirror.EvacuationRequest) error {
-	engine := text(string(r.Engine))
-	err := s.decide(ctx, func(tx pgx.Tx) error {
+	engine, operation := text(string(r.Engine)), newID()
+	err := s.decideOnce(ctx, operation, func(tx pgx.Tx, retried bool) error {
 		if err := refuseIfAnswers(ctx, tx, engine); err != nil {
 			return err
 		}
-		operation := newID()
 		tag, err := tx.Exec(ctx, sqlEvacuate, engine, operation, text(r.By), message(r.Reason),
 			mirror.EvacuationRestored)
 		if err == nil && tag.RowsAffected() == 0 {
-			// nothing proves the fence of a silent engine
-			tag, err = tx.Exec(ctx, `UPDATE fences SET confirmed_by = $2 WHERE engine = $1 AND confirmed_by = '' AND state <> 'Checking'`,
-				engine, text(r.By))
+			// nothing proves the fence of a silent engine; this confirmation records no operation
+			tag, err = tx.Exec(ctx, `UPDATE fences SET confirmed_by = $2 WHERE engine = $1 AND state <> 'Checking'
+				AND (confirmed_by = '' OR $3 AND confirmed_by = $2)`, engine, text(r.By), retried)
 			if err == nil && tag.RowsAffected() == 0 {
 				err = mirror.ErrEvacuated
 			}

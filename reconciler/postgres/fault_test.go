@@ -121,6 +121,70 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	}
 }
 
+// Every request and every answer of a person's decision is lost once. The decision takes effect once,
+// and the person is not refused for a second decision.
+func TestADecisionWhoseAnswerIsLostIsNotRefused(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		prepare, undo string
+		kind          mirror.OperationKind
+		decide        func(context.Context, *postgres.Decisions) error
+	}{
+		"a move": {"SELECT", "DELETE FROM move_requests", mirror.OperationMove,
+			func(ctx context.Context, d *postgres.Decisions) error {
+				_, err := d.RequestMove(ctx, mirror.MoveRequest{Environment: prod, To: "eu-2",
+					By: "token:ann"})
+				return err
+			}},
+		"a fence": {`UPDATE engines SET spec = '{"remedies": {"fence": "Allowed"}}', reachable = true`,
+			"DELETE FROM fences", mirror.OperationFence,
+			func(ctx context.Context, d *postgres.Decisions) error {
+				_, err := d.RequestFence(ctx, mirror.EvacuationRequest{Engine: "eu-1", Fence: true,
+					By: "token:ann"})
+				return err
+			}},
+		"an evacuation": {"UPDATE engines SET reachable = false", "DELETE FROM evacuations",
+			mirror.OperationEvacuate, evacuate},
+		"the confirmation of a fence": {`WITH silent AS (UPDATE engines SET reachable = false)
+			INSERT INTO evacuations (engine, operation, state, by) VALUES ('eu-1', 'x', 'Moving', 'y')`,
+			`INSERT INTO fences (engine, id, state, by, reason) VALUES ('eu-1', 'f', 'Scaling', 'y', '')
+			ON CONFLICT (engine) DO UPDATE SET confirmed_by = ''`,
+			"", evacuate},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			e := newEvacuating(t)
+			between := newProxy(t, e.url)
+			s := openWith(t, between.url, postgres.Options{})
+			exec(t, e.url, c.prepare)
+			for _, cut := range []int32{cutRequest, cutAnswer} {
+				for skip, met := int32(0), true; met; skip++ {
+					exec(t, e.url, c.undo)
+					exec(t, e.url, `DELETE FROM operations`)
+					between.skip.Store(skip)
+					between.cut.Store(cut)
+					if err := c.decide(t.Context(), s.Decisions); err != nil {
+						t.Fatalf("after request %d was cut (%d): %v", skip+1, cut, err)
+					}
+					met = !between.cut.CompareAndSwap(cut, cutNothing)
+					want := 1
+					if c.kind == "" {
+						want = 0
+					}
+					if n := one[int](t, e.url, `SELECT count(*) FROM operations`); n != want {
+						t.Fatalf("after request %d was cut (%d): %d operations", skip+1, cut, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+func evacuate(ctx context.Context, d *postgres.Decisions) error {
+	return d.RequestEvacuation(ctx, mirror.EvacuationRequest{Engine: "eu-1", ConfirmGone: "eu-1",
+		By: "token:ann"})
+}
+
 // Sessions are terminated at random while revisions are recorded. In the end the database holds
 // exactly the recorded revisions.
 func TestTerminatedSessionsLoseAndDoubleNothing(t *testing.T) {

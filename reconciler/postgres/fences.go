@@ -30,7 +30,7 @@ func (s *Decisions) RequestFence(ctx context.Context, r mirror.EvacuationRequest
 	if r.DryRun {
 		state, action = mirror.FenceChecking, "check the fence of"
 	}
-	err := s.decide(ctx, func(tx pgx.Tx) error {
+	err := s.decideOnce(ctx, id, func(tx pgx.Tx, _ bool) error {
 		if err := mayFence(ctx, tx, engine); err != nil {
 			return err
 		}

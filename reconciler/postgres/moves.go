@@ -25,7 +25,7 @@ func (s *Decisions) RequestMove(ctx context.Context, m mirror.MoveRequest) (stri
 	}
 	tenant := text(string(m.Environment.Tenant))
 	m.Operation = newID()
-	err := s.decide(ctx, func(tx pgx.Tx) error {
+	err := s.decideOnce(ctx, m.Operation, func(tx pgx.Tx, _ bool) error {
 		undo, err := mayUndo(ctx, tx, m)
 		if err != nil {
 			return err
