@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -279,32 +280,36 @@ func (s *Decisions) decideOnce(ctx context.Context, id string,
 
 // decision is an action of a person, as stored: an operation, an audit entry, an event.
 type decision struct {
-	kind     mirror.OperationKind // of the operation; empty: none
-	action   string               // in the audit log; empty: kind
-	subject  string
-	tenant   fleet.TenantName
-	engine   fleet.EngineName
-	revision fleet.Revision
-	by, note string
-	event    view.Event // none if its Kind is empty
+	kind   mirror.OperationKind // of the operation; empty: none
+	action string               // in the audit log; empty: kind
+	// that carries the decision out, if it is another one than that of kind
+	operation string
+	subject   string
+	tenant    fleet.TenantName
+	engine    fleet.EngineName
+	revision  fleet.Revision
+	by, note  string
+	event     view.Event // none if its Kind is empty
 }
 
 func recordDecision(ctx context.Context, tx pgx.Tx, d decision) error {
 	batch := &pgx.Batch{}
 	if d.kind != "" {
+		d.operation = newID()
 		batch.Queue(`
 			INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at, ended_at)
 			VALUES ($1, $2, 'Succeeded', $3, live_tenant($3), $4, $5, $6, $7, $8, 1, 1, now(), now())`,
-			newID(), string(d.kind), string(d.tenant), string(d.engine), d.subject,
+			d.operation, string(d.kind), string(d.tenant), string(d.engine), d.subject,
 			string(d.revision), text(d.by), message(d.note))
 	}
 	action := d.action
 	if action == "" {
 		action = strings.ToLower(string(d.kind))
 	}
-	batch.Queue(
-		`INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, detail) VALUES ($1, $2, $3, $4, live_tenant($4), $5, $6)`,
-		text(d.by), action, d.subject, string(d.tenant), string(d.revision), message(d.note))
+	entry := auditStep(ctx, audit.Entry{Actor: d.by, Action: action, Subject: d.subject,
+		Tenant: d.tenant, Engine: d.engine, Revision: d.revision, Operation: d.operation,
+		Detail: d.note})
+	batch.Queue(entry.sql, entry.args...)
 	if d.event.Kind != "" {
 		batch.Queue(`SELECT new_event($1, $2, $3, $4)`, d.event.Kind, string(d.event.Tenant),
 			d.event.Name, d.event.Text)

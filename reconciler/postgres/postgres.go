@@ -75,6 +75,7 @@ type Store struct {
 	Pulls     *Pulls
 	Views     *Views
 	Tokens    *Tokens
+	Audit     *Audit
 }
 
 type (
@@ -113,6 +114,7 @@ func newStore(d *database) *Store {
 		database: d,
 		Plans:    &Plans{d}, Decisions: &Decisions{d}, Leases: &Leases{d}, Work: &Work{d},
 		Agents: &Agents{d}, Pulls: &Pulls{d}, Views: &Views{d}, Tokens: &Tokens{d},
+		Audit: &Audit{d},
 	}
 }
 

@@ -135,6 +135,12 @@ func prunings(r Retention) []pruning {
 // the batches take. Any number of replicas may call it periodically. It returns the number of
 // deleted rows.
 func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
+	if _, err := s.work.Exec(ctx, `SELECT partition_audit()`); err != nil {
+		return 0, fmt.Errorf("prune: partitions of the audit log: %w", err)
+	}
+	if err := s.Audit.SealAll(ctx); err != nil { // an entry that is not sealed stays
+		return 0, fmt.Errorf("prune: %w", err)
+	}
 	var all int64
 	if err := s.expireActions(ctx); err != nil {
 		return 0, fmt.Errorf("expire actions: %w", err)
@@ -144,14 +150,10 @@ func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 		if all += dropped; err != nil {
 			return all, fmt.Errorf("prune %s: %w", p.what, err)
 		}
-		if p.what != "audit log" || dropped == 0 {
+		if p.what != "audit log" {
 			continue
 		}
-		d := decision{action: "prune audit log", subject: fmt.Sprintf("%d entries", dropped),
-			by:   "argosy",
-			note: "older than " + fleet.Age(p.age)}
-		if err := s.transact(
-			ctx, func(tx pgx.Tx) error { return recordDecision(ctx, tx, d) }); err != nil {
+		if err := s.recordPruning(ctx, fleet.Age(p.age)); err != nil {
 			return all, fmt.Errorf("prune %s: %w", p.what, err)
 		}
 	}

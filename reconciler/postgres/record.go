@@ -378,7 +378,11 @@ func holdSteps(r *mirror.Record) ([]step, error) {
 				ON CONFLICT (revision, reason, tenant) DO UPDATE
 					SET items = excluded.items, paths = excluded.paths, message = excluded.message, since = excluded.since
 				WHERE (h.items, h.paths, h.message) IS DISTINCT FROM (excluded.items, excluded.paths, excluded.message)
-				RETURNING revision, tenant, message)
+				RETURNING revision, tenant, message, reason, items, xmax = 0 AS fresh),
+			entries AS (
+				INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, held, detail)
+				SELECT 'argosy', 'hold', 'revision ' || left(revision, 8), tenant, live_tenant(tenant), revision, jsonb_array_length(items), message
+				FROM held WHERE fresh)
 			SELECT new_event('hold', tenant, revision, message) FROM held`, []any{
 			column(r.Holds, func(h mirror.Hold) string { return string(h.Revision) }),
 			column(r.Holds, func(h mirror.Hold) string { return string(h.Reason) }),
@@ -417,9 +421,7 @@ func historySteps(r *mirror.Record) ([]step, error) {
 		INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
 		SELECT $1, 'Reconcile', 'Running', '', '', 'revision ' || left($2, 8), $2, $3, $4, 0, $5::int, now() WHERE NOT EXISTS (SELECT FROM open)`,
 			[]any{newID(), string(r.Revision), requester(r), counts, len(r.Rows)}},
-		{
-			`INSERT INTO audit (actor, action, subject, tenant, revision, detail) VALUES ($1, 'record', $2, '', $3, $4)`,
-			[]any{requester(r), "revision " + r.Revision.Short(), string(r.Revision), counts}},
+		auditRecorded(r, counts),
 		eventStep(recordEvents(r, counts)),
 	}
 	if len(r.Deletions) > 0 {
@@ -434,6 +436,64 @@ func historySteps(r *mirror.Record) ([]step, error) {
 			column(r.Deletions, func(d mirror.Deletion) bool { return d.Approved })}})
 	}
 	return steps, nil
+}
+
+// tenantCounts are what a revision plans for one tenant.
+type tenantCounts struct{ written, deleted, held, problems int }
+
+// auditRecorded adds the entries of a revision: one of the platform with all counts, and one of
+// each tenant that it changes, which that tenant may read. They name the operation that shows the
+// progress, and the pull request, if the Git host has reported its merge already.
+func auditRecorded(r *mirror.Record, counts string) step {
+	tenants := map[fleet.TenantName]tenantCounts{}
+	count := func(t fleet.TenantName, add func(*tenantCounts)) {
+		if t != "" {
+			c := tenants[t]
+			add(&c)
+			tenants[t] = c
+		}
+	}
+	for i := range r.Rows {
+		count(r.Rows[i].Tenant, func(c *tenantCounts) {
+			if r.Rows[i].Unwanted {
+				c.deleted++
+			} else {
+				c.written++
+			}
+		})
+	}
+	for _, h := range r.Holds {
+		count(h.Tenant, func(c *tenantCounts) { c.held += len(h.Items) })
+	}
+	for i := range r.Quarantined {
+		count(r.Quarantined[i].Key.Tenant, func(c *tenantCounts) { c.problems++ })
+	}
+	names := append([]fleet.TenantName{""}, sortedKeys(tenants)...)
+	of := func(value func(tenantCounts) int, all int) []int {
+		return column(names, func(t fleet.TenantName) int {
+			if t == "" {
+				return all
+			}
+			return value(tenants[t])
+		})
+	}
+	return step{`
+		INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, pull, operation, detail, created, changed, deleted, held, problems)
+		SELECT $1, 'record', $2, t.name, live_tenant(t.name), $3, coalesce((SELECT max(p.number) FROM pulls p WHERE p.body->>'mergeCommit' = $3
+				AND p.body->>'mergeCommit' <> ''), 0),
+			coalesce((SELECT max(o.id) FROM operations o WHERE o.revision = $3 AND o.kind = 'Reconcile' AND o.ended_at IS NULL), ''),
+			CASE t.name WHEN '' THEN $4 ELSE concat_ws(', ', nullif(t.changed, 0) || ' written', nullif(t.deleted, 0) || ' deleted',
+				nullif(t.held, 0) || ' held', nullif(t.problems, 0) || ' quarantined') END,
+			t.created, t.changed, t.deleted, t.held, t.problems
+		FROM unnest($5::text[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[])
+			AS t (name, created, changed, deleted, held, problems)`, []any{requester(r),
+		"revision " + r.Revision.Short(), string(r.Revision), counts,
+		column(names, func(t fleet.TenantName) string { return string(t) }),
+		of(func(tenantCounts) int { return 0 }, r.Created),
+		of(func(c tenantCounts) int { return c.written }, r.Changed),
+		of(func(c tenantCounts) int { return c.deleted }, r.Deleted),
+		of(func(c tenantCounts) int { return c.held }, r.HeldBack),
+		of(func(c tenantCounts) int { return c.problems }, len(r.Quarantined))}}
 }
 
 // unchangedStep stores a revision that changes nothing of the fleet, for the list of revisions. It

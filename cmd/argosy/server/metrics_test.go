@@ -70,6 +70,7 @@ func reference(t *testing.T) string {
 	newMetrics(reg, "v0")
 	registerStops(reg, worker.NewStopBoard())
 	registerPools(reg, nil)
+	registerAudit(reg, &sealer{})
 	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(
 		hub.Config{Store: agentStore(&postgres.Store{}), Secrets: &secrets.Resolver{},

@@ -51,6 +51,7 @@ type Server struct {
 	manager *worker.Manager
 	stops   *worker.StopBoard
 	stats   *fleetstats.Collector
+	sealer  *sealer
 	api     *api.Server
 	pulls   *pulls   // nil without a Git host
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
@@ -117,6 +118,8 @@ func (v *Server) assemble() error {
 	v.stops = worker.NewStopBoard()
 	registerStops(v.registry, v.stops)
 	registerPools(v.registry, v.store.Pools)
+	v.sealer = &sealer{store: v.store.Audit}
+	registerAudit(v.registry, v.sealer)
 	lister, err := newLister(s, v.secrets)
 	if err != nil {
 		return err
@@ -211,7 +214,7 @@ func (v *Server) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
 		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune,
-		v.endRevisions,
+		v.endRevisions, v.seal,
 		v.stats.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
