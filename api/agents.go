@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/mirror"
@@ -78,7 +79,7 @@ func (s *Server) registerAgents() {
 			"writes nothing", s.agents.OwnApplications)
 	one[engineIn](s, "agent", "/agents/{engine}", "One agent, by the engine that it serves",
 		s.agents.Agents)
-	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
+	writers := []guard{s.may(access.Join, access.Agent)}
 	huma.Register(s.api, operation(http.MethodDelete, "/agents/{engine}", "revoke-agent",
 		"End an agent's identity and its streams; its cluster keeps what it has", "agents",
 		writers), s.revokeAgent)
@@ -86,13 +87,13 @@ func (s *Server) registerAgents() {
 		"/tenants/{tenant}/environments/{environment}/own-applications/{namespace}/{name}/sync",
 		"sync-own-application",
 		"Ask an autonomous cluster to sync one of its own Applications", "own-applications",
-		writers)
+		[]guard{s.may(access.Sync, access.Application)})
 	sync.DefaultStatus = http.StatusAccepted
 	huma.Register(s.api, sync, s.syncOwn)
 	s.registerAgentTokens(writers)
 }
 
-func (s *Server) registerAgentTokens(writers []func(huma.Context, func(huma.Context))) {
+func (s *Server) registerAgentTokens(writers []guard) {
 	list[agentTokensIn](s, "agent-tokens",
 		"One-time registration tokens without their plaintext, newest first",
 		s.agents.ListAgentTokens)

@@ -12,21 +12,40 @@ import (
 	"time"
 
 	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// callerKey is the context key of the verified token, the only value that the middleware passes to
+// callerKey is the context key of the verified caller, the only value that the middleware passes to
 // the handler by context.
 type callerKey struct{}
 
-func callerOf(ctx context.Context) view.Token {
-	token, ok := ctx.Value(callerKey{}).(view.Token)
+// caller is who sends a request: a token, or the session of a person.
+type caller struct {
+	token   view.Token
+	session *view.Session // nil: a machine
+	// why a person has no scope: then token is empty, and only routes that need none go on
+	unscoped *wire.Refusal
+}
+
+func personOf(ctx context.Context) caller {
+	c, ok := ctx.Value(callerKey{}).(caller)
 	if !ok {
+		panic("a handler was reached without a verified caller")
+	}
+	return c
+}
+
+// callerOf returns the caller within its scope.
+func callerOf(ctx context.Context) view.Token {
+	c, ok := ctx.Value(callerKey{}).(caller)
+	if !ok || c.unscoped != nil {
 		panic("a handler was reached without a verified token")
 	}
-	return token
+	return c.token
 }
 
 // authenticate verifies the bearer token of each request. No route bypasses it.
@@ -40,7 +59,11 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	token, refusal := s.verify(ctx.Context(), bearer(ctx.Header("Authorization")))
+	r, _ := unwrap(ctx)
+	c, refusal := s.identify(ctx.Context(), bearer(ctx.Header("Authorization")), asksFor(r))
+	if refusal == nil && c.unscoped != nil && !needsNoScope(ctx.Operation()) {
+		refusal = c.unscoped
+	}
 	if refusal != nil {
 		if refusal.Status == http.StatusUnauthorized {
 			ctx.SetHeader("WWW-Authenticate", `Bearer realm="argosy"`)
@@ -48,26 +71,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		s.refuse(ctx, refusal)
 		return
 	}
-	s.limitReads(ctx, token, next)
-}
-
-// verify returns the token of the plaintext, or the refusal of the request.
-func (s *Server) verify(ctx context.Context, plaintext string) (view.Token, *wire.Refusal) {
-	if plaintext == "" {
-		return view.Token{}, problem(http.StatusUnauthorized, "", "a token is required",
-			"run `argosy login URL --token-stdin`, or set ARGOSY_TOKEN")
-	}
-	token, err := s.tokens.VerifyToken(ctx, plaintext)
-	if errors.Is(err, mirror.ErrNotFound) {
-		return view.Token{}, problem(http.StatusUnauthorized, "",
-			"this token is invalid or expired", "ask the platform for another one")
-	}
-	if err != nil {
-		var p *wire.Refusal
-		errors.As(s.answer(ctx, "token", err), &p)
-		return view.Token{}, p
-	}
-	return token, nil
+	s.limitReads(ctx, c, next)
 }
 
 func bearer(header string) string {
@@ -86,18 +90,57 @@ func looksLikeToken(parameter string) bool {
 	return false
 }
 
-// platformOnly accepts tokens of the platform. A tenant can detect that the list exists, which the
-// documentation states anyway.
-func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
-	if callerOf(ctx.Context()).Tenant != "" {
-		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
-			"this belongs to the platform", "ask with a token of the platform"))
-		return
+type guard = func(huma.Context, func(huma.Context))
+
+// may is the guard of a route: the one evaluation of whether the caller may do the verb to things
+// of the kind. The thing is of the tenant in the caller's scope, or in the scope of the platform of
+// the tenant that the route names. A handler that reads the tenant from the body gets only items of
+// the scope: another tenant's are missing.
+func (s *Server) may(verb access.Verb, kind access.Kind) guard {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		caller := callerOf(ctx.Context())
+		d := caller.May(verb, kind, fleet.TenantName(ctx.Param("tenant")))
+		// an approval by someone who is no owner is refused by its handler, which names the owners
+		if !d.Allowed && !(verb == access.Approve && caller.Role == view.RoleWrite) {
+			s.refuse(ctx, forbidden(caller, ctx.Operation().OperationID, d))
+			return
+		}
+		next(ctx)
 	}
-	next(ctx)
 }
 
-// writersOnly accepts tokens with a writing role.
+// forbidden returns the refusal of a verb.
+func forbidden(caller view.Token, subject string, d access.Decision) *wire.Refusal {
+	switch {
+	case caller.SignedIn != nil && caller.Tenant == "" && len(caller.SignedIn.Roles.Tenants) > 0:
+		return problem(http.StatusForbidden, subject, d.Why, "for one of your tenants ("+
+			tenantNames(caller.SignedIn.Roles.Names())+"), choose it: --tenant NAME")
+	case caller.SignedIn != nil:
+		return problem(http.StatusForbidden, subject, d.Why, "see docs/roles.md, and `argosy can "+
+			"VERB THING`; "+whoGrants(d))
+	case d.Needs == "" && caller.Tenant != "":
+		return problem(http.StatusForbidden, subject, "this belongs to the platform",
+			"ask with a token of the platform")
+	}
+	return problem(http.StatusForbidden, subject, "this token may only read",
+		"ask with a token of the role write")
+}
+
+// whoGrants names the file that could grant the verb.
+func whoGrants(d access.Decision) string {
+	if d.Needs != "" {
+		return "the Tenant's file in fleet/tenants/ grants roles of the tenant"
+	}
+	return "fleet/access.yaml grants roles of the platform"
+}
+
+// platformOnly accepts callers with the scope of the platform. A tenant can detect that the list
+// exists, which the documentation states anyway.
+func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
+	s.may(access.View, access.Fleet)(ctx, next)
+}
+
+// writersOnly accepts callers who may change something in their scope.
 func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
 	if callerOf(ctx.Context()).Role != view.RoleWrite {
 		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
@@ -166,17 +209,21 @@ func (s *website) signedIn(next func(http.ResponseWriter, *http.Request,
 			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
 			return
 		}
-		token, err := s.tokens.VerifyToken(r.Context(), plaintext)
-		if errors.Is(err, mirror.ErrNotFound) {
+		c, refusal := s.identify(r.Context(), plaintext, pageAsksFor(r))
+		switch {
+		case refusal != nil && refusal.Status == http.StatusUnauthorized:
 			http.SetCookie(w, sessionCookie(r, "", -1))
 			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
 			return
-		}
-		if err != nil {
-			s.failPage(w, r, view.Token{}, "session", err)
+		case refusal != nil:
+			s.failPage(w, r, view.Token{}, "session", refusal)
+			return
+		case c.unscoped != nil:
+			s.chooseTenant(w, r, c)
 			return
 		}
-		leave, refusal := s.admitRead(r, token)
+		token := c.token
+		leave, refusal := s.admitRead(r, c.id())
 		if refusal != nil {
 			w.Header().Set("Retry-After", "1")
 			s.failPage(w, r, token, "page", refusal)
@@ -296,12 +343,12 @@ func (s *readLimits) enter(ctx context.Context, token string) (leave func(), ok 
 
 // admitRead admits the token's read, or returns the refusal. Decisions, and streams, which mostly
 // wait, do not count.
-func (s *Server) admitRead(r *http.Request, token view.Token) (leave func(),
+func (s *Server) admitRead(r *http.Request, id string) (leave func(),
 	refusal *wire.Refusal) {
 	if r.Method != http.MethodGet || isStream(r) {
 		return func() {}, nil
 	}
-	leave, ok := s.readLimits.enter(r.Context(), token.ID)
+	leave, ok := s.readLimits.enter(r.Context(), id)
 	if !ok {
 		return nil, problem(http.StatusTooManyRequests, "",
 			"this token has 4 reads in progress at this replica, and the others have waited too "+
@@ -313,14 +360,14 @@ func (s *Server) admitRead(r *http.Request, token view.Token) (leave func(),
 }
 
 // limitReads is shared for the routes of the API.
-func (s *Server) limitReads(ctx huma.Context, token view.Token, next func(huma.Context)) {
+func (s *Server) limitReads(ctx huma.Context, c caller, next func(huma.Context)) {
 	r, w := unwrap(ctx)
-	leave, refusal := s.admitRead(r, token)
+	leave, refusal := s.admitRead(r, c.id())
 	if refusal != nil {
 		w.Header().Set("Retry-After", "1")
 		writeProblem(w, refusal)
 		return
 	}
 	defer leave()
-	next(huma.WithValue(ctx, callerKey{}, token))
+	next(huma.WithValue(ctx, callerKey{}, c))
 }

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"github.com/danielgtaylor/huma/v2"
@@ -17,63 +18,73 @@ import (
 type asked[T any] struct{ Body T }
 
 func (s *Server) registerDecisions() {
-	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
-	platform := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
+	operate := []guard{s.may(access.Operate, access.Fleet)}
 	huma.Register(s.api, operation(http.MethodPost, "/approve", "approve",
 		"Release the changes that one revision holds, exactly as listed (platform); with a token of an "+
-			"owner of a tenant, those that freezes of the tenant hold", "decisions", writers),
-		s.approve)
+			"owner of a tenant, those that freezes of the tenant hold", "decisions",
+		s.approving(access.Tenant)), s.approve)
 	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
-		"Remove one orphan, exactly the object of that UID (platform)", "decisions", platform),
-		s.removeOrphan)
+		"Remove one orphan, exactly the object of that UID (platform)", "decisions",
+		[]guard{s.may(access.Remove, access.Engine)}), s.removeOrphan)
 	huma.Register(s.api, operation(http.MethodPost, "/owners/release", "releaseOwner",
 		"Make exactly the account or team of that number count as the owner (platform)",
 		"decisions",
-		platform), s.releaseOwner)
+		operate), s.releaseOwner)
 	huma.Register(s.api, operation(http.MethodPost, "/moves", "move",
 		"Move an environment to another engine, or undo its move (platform)", "decisions",
-		platform), s.move)
+		operate), s.move)
 	huma.Register(s.api, operation(http.MethodPost, "/joins", "join",
 		"Move all slices of a split environment to one engine, which joins them (platform)",
-		"decisions", platform), s.join)
+		"decisions", operate), s.join)
 	huma.Register(s.api, operation(http.MethodPost, "/drains/pause", "pauseDrain",
-		"Request no further move off a draining engine (platform)", "decisions", platform),
+		"Request no further move off a draining engine (platform)", "decisions",
+		[]guard{s.may(access.Pause, access.Engine)}),
 		func(ctx context.Context, in *asked[mirror.DrainPause]) (*body[view.Engine], error) {
 			return s.decideDrain(ctx, in.Body, s.decider.PauseDrain)
 		})
 	huma.Register(s.api, operation(http.MethodPost, "/drains/resume", "resumeDrain",
 		"Let a drain go on that is paused, or stopped by moves that failed (platform)", "decisions",
-		platform),
+		[]guard{s.may(access.Pause, access.Engine)}),
 		func(ctx context.Context, in *asked[mirror.DrainPause]) (*body[view.Engine], error) {
 			return s.decideDrain(ctx, in.Body, s.decider.ResumeDrain)
 		})
-	s.registerRebalances(platform)
-	s.registerRollouts(writers)
-	s.registerRings(platform)
-	s.registerPools(platform)
-	s.registerDifferences(writers)
+	s.registerRebalances(operate)
+	s.registerRollouts()
+	s.registerRings()
+	s.registerPools()
+	s.registerDifferences()
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
 		"Give the environments of an engine that is gone or fenced other engines, or end that "+
 			"(platform)",
-		"decisions", platform), s.evacuate)
+		"decisions", operate), s.evacuate)
 	huma.Register(s.api, operation(http.MethodPost, "/forget/engine", "forgetEngine",
 		"Stop waiting for an evacuated engine that never returns (platform)", "decisions",
-		platform), s.forgetEngine)
+		operate), s.forgetEngine)
 	huma.Register(s.api, operation(http.MethodPost, "/forget/cluster", "forgetCluster",
 		"Remove the Applications of a removed environment whose cluster never returns (platform)",
-		"decisions", platform), s.forgetCluster)
+		"decisions", operate), s.forgetCluster)
 	huma.Register(s.api, operation(http.MethodPost, "/unproven/resolve", "resolveUnproven",
 		"Take objects off the list of the unproven ones, which a person has proven gone "+
-			"(platform)", "decisions", platform), s.resolveUnproven)
+			"(platform)", "decisions", operate), s.resolveUnproven)
 	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
 		"Remove an Application whose deletion is blocked, without its cluster; a tenant may "+
-			"remove its own", "decisions", writers), s.abandon)
+			"remove its own", "decisions", []guard{s.may(access.Remove, access.Application)}),
+		s.abandon)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
-		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
+		"Forbid every write to engines; a tenant may stop itself", "decisions",
+		s.stopping(access.Stop)), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
 		"End a stop; a tenant may end its own, not one that the platform set", "decisions",
-		writers), s.resume)
+		s.stopping(access.Resume)), s.resume)
 }
+
+// approving guards a decision of owners and operators.
+func (s *Server) approving(kind access.Kind) []guard {
+	return []guard{s.may(access.Approve, kind)}
+}
+
+// stopping guards the emergency stop: of the caller's tenant, or for the platform of everything.
+func (s *Server) stopping(verb access.Verb) []guard { return []guard{s.may(verb, access.Tenant)} }
 
 func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*body[wire.Approved],
 	error) {
@@ -424,8 +435,7 @@ type tokenIn struct {
 }
 
 func (s *Server) registerTokens() {
-	readers := []func(huma.Context, func(huma.Context)){s.platformOnly}
-	writers := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
+	readers, writers := []guard{s.platformOnly}, []guard{s.may(access.Issue, access.Token)}
 	huma.Register(s.api, operation(http.MethodGet, "/tokens", "list-tokens",
 		"Tokens without their plaintext (platform)", "tokens", readers),
 		func(ctx context.Context, in *struct{ Paging }) (*body[wire.List[view.Token]], error) {

@@ -10,14 +10,16 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
 
-func (s *Server) registerDifferences(writers []func(huma.Context, func(huma.Context))) {
+func (s *Server) registerDifferences() {
 	huma.Register(s.api, operation(http.MethodPost, "/differences/approve", "approveDifferences",
 		"Approve exactly the named differences under the next version of Argo CD; it takes the "+
-			"platform, or a token of an owner of the tenant", "decisions", writers),
+			"platform, or a token of an owner of the tenant", "decisions",
+		s.approving(access.Tenant)),
 		s.approveDifferences)
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/fleet/view"
@@ -99,7 +98,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token
 				return // the client reconnects with its last id
 			}
 		case <-beat.C:
-			if _, err := s.tokens.VerifyToken(ctx, plaintext); errors.Is(err, mirror.ErrNotFound) {
+			if !s.still(ctx, plaintext, token) {
 				return
 			}
 			if out.comment("alive") != nil {

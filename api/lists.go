@@ -235,7 +235,7 @@ func list[I any, P interface {
 	*I
 	listed
 }, T any](s *Server, what, summary string, read storeList[T],
-	guards ...func(huma.Context, func(huma.Context))) {
+	guards ...guard) {
 	op := operation(http.MethodGet, "/"+what, "list-"+what, summary, what, guards)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*body[wire.List[T]], error) {
 		filter, page := P(in).query()
@@ -425,7 +425,7 @@ func one[I any, P interface {
 	*I
 	identified
 }, T any](s *Server, kind, path, summary string, read storeList[T],
-	guards ...func(huma.Context, func(huma.Context))) {
+	guards ...guard) {
 	op := operation(http.MethodGet, path, "get-"+kind, summary, kind+"s", guards)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*body[T], error) {
 		filter, subject := P(in).identity()
@@ -504,14 +504,10 @@ func (s *Server) registerState() {
 			}
 			return &body[wire.List[mirror.Stop]]{wire.List[mirror.Stop]{Items: stops}}, nil
 		})
-	huma.Register(s.api, operation(http.MethodGet, "/whoami", "whoami", "The token's identity",
-		"state", nil),
+	huma.Register(s.api, unscoped(operation(http.MethodGet, "/whoami", "whoami",
+		"The caller's identity and roles", "state", nil)),
 		func(ctx context.Context, _ *struct{}) (*body[wire.Identity], error) {
-			t := callerOf(ctx)
-			return &body[wire.Identity]{wire.Identity{
-				Subject: t.Subject(), Tenant: t.Tenant, Role: t.Role, ExpiresAt: t.ExpiresAt,
-				Version: s.version,
-			}}, nil
+			return &body[wire.Identity]{s.identity(personOf(ctx))}, nil
 		})
 }
 

@@ -60,6 +60,7 @@ func (s *website) registerPage() {
 	sameOrigin := http.NewCrossOriginProtection()
 	s.mux.HandleFunc("GET /signin", s.signinForm)
 	s.mux.Handle("POST /signin", sameOrigin.Handler(http.HandlerFunc(s.signin)))
+	s.mux.Handle("POST /tenant", sameOrigin.Handler(http.HandlerFunc(s.setTenant)))
 	s.mux.Handle("POST /signout", sameOrigin.Handler(http.HandlerFunc(s.signout)))
 	s.mux.HandleFunc("/", s.notFoundRoute)
 }
@@ -67,12 +68,15 @@ func (s *website) registerPage() {
 // pageStream is the event stream for the page's script, which cannot set a header.
 func (s *website) pageStream(w http.ResponseWriter, r *http.Request) {
 	plaintext := sessionToken(r)
-	token, refusal := s.verify(r.Context(), plaintext)
+	c, refusal := s.identify(r.Context(), plaintext, pageAsksFor(r))
+	if refusal == nil {
+		refusal = c.unscoped
+	}
 	if refusal != nil {
 		writeProblem(w, refusal)
 		return
 	}
-	s.stream(w, r, token, plaintext, -1) // the script only needs the fact of a change
+	s.stream(w, r, c.token, plaintext, -1) // the script only needs the fact of a change
 }
 
 // notFoundRoute answers requests that match no route, to programs and to people.

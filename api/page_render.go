@@ -38,7 +38,8 @@ var kindsOf = map[string]string{
 	"failure": "", "signin": "",
 }
 
-var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
+var pages = parsePages("signin", "tenants", "overview", "applications", "tenant", "engine",
+	"environment",
 	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
 	"freezes", "pulls", "pull", "differences", "failure", "list", "deployment", "revision",
 	"operation")

@@ -6,12 +6,14 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
 
 // registerPools registers a person's decisions about pools.
-func (s *Server) registerPools(platform []func(huma.Context, func(huma.Context))) {
+func (s *Server) registerPools() {
+	pause := []guard{s.may(access.Pause, access.Pool)}
 	for _, d := range []struct {
 		verb, id, summary string
 		decide            func(context.Context, mirror.PoolDecision) error
@@ -21,7 +23,7 @@ func (s *Server) registerPools(platform []func(huma.Context, func(huma.Context))
 		{"resume", "resumePool", "End the pause of a pool (platform)", s.decider.ResumePool},
 	} {
 		huma.Register(s.api, operation(http.MethodPost, "/pools/"+d.verb, d.id, d.summary,
-			"decisions", platform),
+			"decisions", pause),
 			func(ctx context.Context, in *asked[mirror.PoolDecision]) (*body[mirror.Pool], error) {
 				return s.decidePool(ctx, in.Body, d.decide)
 			})

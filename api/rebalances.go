@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-func (s *Server) registerRebalances(platform []func(huma.Context, func(huma.Context))) {
+func (s *Server) registerRebalances(platform []guard) {
 	for _, d := range []struct {
 		verb, summary string
 		decide        func(context.Context, mirror.RebalanceDecision) error

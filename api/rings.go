@@ -7,12 +7,14 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
 
 // registerRings registers a person's decisions about rings.
-func (s *Server) registerRings(platform []func(huma.Context, func(huma.Context))) {
+func (s *Server) registerRings() {
+	pause := []guard{s.may(access.Pause, access.Ring)}
 	for _, d := range []struct {
 		verb, id, summary string
 		decide            func(context.Context, mirror.RingDecision) error
@@ -25,7 +27,7 @@ func (s *Server) registerRings(platform []func(huma.Context, func(huma.Context))
 			"(platform)", s.decider.ReturnRing},
 	} {
 		huma.Register(s.api, operation(http.MethodPost, "/rings/"+d.verb, d.id, d.summary,
-			"decisions", platform),
+			"decisions", pause),
 			func(ctx context.Context, in *asked[mirror.RingDecision]) (*body[mirror.Ring], error) {
 				return s.decideRing(ctx, in.Body, d.decide)
 			})

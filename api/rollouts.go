@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"github.com/danielgtaylor/huma/v2"
 )
 
-func (s *Server) registerRollouts(writers []func(huma.Context, func(huma.Context))) {
+func (s *Server) registerRollouts() {
 	for _, d := range []struct {
 		verb    mirror.RolloutVerb
 		summary string
@@ -26,8 +27,12 @@ func (s *Server) registerRollouts(writers []func(huma.Context, func(huma.Context
 		{mirror.ApproveRollout, "Let the wave begin that awaits approval; it takes the platform, or a " +
 			"token of an owner of the tenant"},
 	} {
+		guards := []guard{s.may(access.Pause, access.Rollout)}
+		if d.verb == mirror.ApproveRollout {
+			guards = s.approving(access.Rollout)
+		}
 		huma.Register(s.api, operation(http.MethodPost, "/rollouts/"+string(d.verb),
-			string(d.verb)+"Rollout", d.summary, "decisions", writers),
+			string(d.verb)+"Rollout", d.summary, "decisions", guards),
 			func(ctx context.Context, in *asked[mirror.RolloutDecision]) (
 				*body[mirror.Rollout], error) {
 				in.Body.Verb = d.verb
@@ -69,12 +74,17 @@ func (s *Server) decideRollout(ctx context.Context, d mirror.RolloutDecision) (
 // review its files: another token of it may be one of a pipeline.
 func (s *Server) approver(ctx context.Context, caller view.Token, t fleet.TenantName) (string,
 	error) {
-	if caller.Tenant == "" {
+	if caller.Tenant == "" || caller.SignedIn != nil &&
+		caller.Owner == "" && caller.May(access.Approve, access.Tenant, t).Allowed {
 		return caller.Person(), nil
 	}
 	tenant, err := single(ctx, s.deciding.Tenants, caller.Scope(), view.Filter{Tenant: t})
 	if err != nil || caller.Owns(tenant.Owners) {
 		return caller.Person(), err
+	}
+	if caller.SignedIn != nil {
+		return "", forbidden(caller, subjectf("tenant %s", t),
+			caller.May(access.Approve, access.Tenant, t))
 	}
 	why, owner := "this token is of no owner of the tenant, and owners alone approve", "OWNER"
 	if caller.Owner != "" {

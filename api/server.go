@@ -39,7 +39,10 @@ type Config struct {
 	Deciding DecisionReader
 	Decider  Decider
 	Tokens   Tokens
-	Agents   Agents // nil: agents are disabled, and so are their routes
+	Sessions Sessions // nil: only tokens are accepted
+	// Lines returns the line of a field in a file of the config repo, 0 if unknown; may be nil
+	Lines  func(ctx context.Context, path, field string) int
+	Agents Agents // nil: agents are disabled, and so are their routes
 	// nil: resources cannot be read, and each such request is refused
 	Inspector Inspector
 	Log       *slog.Logger
@@ -54,6 +57,8 @@ type Server struct {
 	deciding DecisionReader
 	decider  Decider
 	tokens   Tokens
+	sessions Sessions // nil: only tokens are accepted
+	lines    func(ctx context.Context, path, field string) int
 	agents   Agents
 	inspect  inspecting
 	log      *slog.Logger
@@ -70,7 +75,8 @@ type Server struct {
 
 // New returns a Server. It serves at once; the event stream needs a running Run.
 func New(c Config) *Server {
-	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents,
+	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, sessions: c.Sessions,
+		lines: c.Lines, agents: c.Agents,
 		log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
 	if s.deciding = c.Deciding; s.deciding == nil {
 		s.deciding = c.Reader
@@ -95,6 +101,7 @@ func New(c Config) *Server {
 	s.registerInspect()
 	s.registerDecisions()
 	s.registerTokens()
+	s.registerSessions()
 	s.registerAgents()
 	describeProtocol(s.api)
 	s.registerEvents()
@@ -129,7 +136,7 @@ func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
 }
 
 func operation(method, path, id, summary, tag string,
-	guards []func(huma.Context, func(huma.Context))) huma.Operation {
+	guards []guard) huma.Operation {
 	return huma.Operation{
 		Method: method, Path: wire.Base + path, OperationID: id, Summary: summary, Tags: []string{
 			tag},

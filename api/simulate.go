@@ -35,7 +35,7 @@ func (s *Server) registerSimulate() {
 	huma.Register(s.api, operation(http.MethodGet, "/simulate", "simulate",
 		"The environments that a change of an engine would move, in order, and the load of each "+
 			"engine before and after; nothing moves (platform)", "engines",
-		[]func(huma.Context, func(huma.Context)){s.platformOnly}), s.simulate)
+		[]guard{s.platformOnly}), s.simulate)
 }
 
 func (s *Server) simulate(ctx context.Context, in *simulateIn) (*body[placement.Outcome], error) {

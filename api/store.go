@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
@@ -259,6 +260,28 @@ type Tokens interface {
 	RevokeToken(ctx context.Context, id, by string) error
 	// ListTokens are all, newest first.
 	ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error)
+}
+
+// Sessions manages the sessions of people, and answers which roles the files in effect grant.
+type Sessions interface {
+	// VerifySession returns the session of the plaintext, in constant time, with the roles that the
+	// files in effect grant the person now. Unknown, expired, idle for too long, revoked or
+	// malformed: mirror.ErrNotFound without distinction.
+	VerifySession(ctx context.Context, plaintext string) (view.Session, error)
+	// CreateSession creates a session from Person, Kind, IdleUntil, ExpiresAt and RefreshAt, and
+	// returns it with its plaintext, which is not stored. once names the sign-in, which creates at
+	// most one session: mirror.ErrReplayed. refresh is a token of the issuer; the store keeps it so
+	// that only the plaintext opens it.
+	CreateSession(ctx context.Context, session view.Session, once string, refresh []byte) (
+		made view.Session, plaintext string, err error)
+	// RevokeSession ends a session at once; mirror.ErrNotFound if there is none of that ID, or if
+	// it is not of the person (nil: of anybody).
+	RevokeSession(ctx context.Context, id string, of *access.Person, by string) error
+	// ListSessions are those of the person (nil: of everybody), newest first.
+	ListSessions(ctx context.Context, of *access.Person, page view.Page) ([]view.Session, string,
+		error)
+	// Facts are the files in effect that may name the person.
+	Facts(ctx context.Context, person access.Person) (access.Facts, error)
 }
 
 // Agents manages the agents of clusters that dial out, and their one-time registration tokens.

@@ -163,6 +163,8 @@ func exampleName(k fleet.Kind) string {
 		return "prod-1"
 	case fleet.KindTenant:
 		return "acme"
+	case fleet.KindAccess:
+		return fleet.AccessName
 	case fleet.KindPolicy:
 		return "no-head-in-prod"
 	case fleet.KindManagedEnvironment:

@@ -225,7 +225,7 @@ var (
 		code: codeInvalidValue,
 		what: "`github:<login>` for a person, `github:<organization>/<team>` for a team, or " +
 			"`group:<name>` for a group that people sign in with",
-		pattern: `^(github:[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?|group:[A-Za-z0-9][A-Za-z0-9._/-]*)$`, check: checkOwner}
+		pattern: `^(github:[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?|group:[A-Za-z0-9][A-Za-z0-9._/:@-]*)$`, check: checkOwner}
 	formatLabelKey = &format{
 		code: codeInvalidLabel,
 		what: "the key of a label, e.g. team or example.com/team: outside the domains of " +

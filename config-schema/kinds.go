@@ -10,7 +10,7 @@ import (
 // kinds are the kinds of this version, in the order in which people meet them.
 var (
 	kindOrder = []*kind{kindFleet, kindEngine, kindPool, kindCluster, kindTenant, kindPolicy,
-		kindEnvironment,
+		kindAccess, kindEnvironment,
 		kindDeployment, kindSet, kindDefaults, kindNotifications, kindCredential,
 		kindSyncRun}
 	kinds = func() map[fleet.Kind]*kind {

@@ -39,6 +39,9 @@ const defaultsFile = fleet.TenantDefaultsName + ".yaml"
 // notificationsFile is the file of a tenant's notification settings in its folder.
 const notificationsFile = fleet.TenantNotificationsName + ".yaml"
 
+// accessFile is the file of the platform's roles.
+const accessFile = "fleet/access.yaml"
+
 // sealedSuffix ends the name of an age-encrypted file.
 const sealedSuffix = ".sops.yaml"
 
@@ -74,6 +77,8 @@ func PathOf(k fleet.Key) string {
 	switch k.Kind {
 	case fleet.KindFleet:
 		return "fleet/fleet.yaml"
+	case fleet.KindAccess:
+		return accessFile
 	case fleet.KindTenantDefaults:
 		return "tenants/" + string(k.Tenant) + "/" + defaultsFile
 	case fleet.KindTenantNotifications:
@@ -190,6 +195,9 @@ func Classify(path string) (key fleet.Key, ours bool, problem *fleet.Problem) {
 func classifyPlatform(path, rest string) (fleet.Key, bool, *fleet.Problem) {
 	if rest == "fleet.yaml" {
 		return fleet.Key{Kind: fleet.KindFleet, Name: "fleet"}, true, nil
+	}
+	if path == accessFile {
+		return fleet.AccessKey(), true, nil
 	}
 	folder, file, _ := strings.Cut(rest, "/")
 	return classifyFile(path, "", folder, file, platformPlaces)

@@ -454,6 +454,15 @@ var kindTenant = describe(kind{
 		doc: "Owners of the tenant, who approve its pull requests: people and teams of the Git " +
 			"host, and groups of the identity provider.",
 		example: `["github:alice", "github:acme/leads"]`, required: true, value: owners()},
+	field{
+		name: "members",
+		doc: "Who may act in the tenant besides its owners, such as sync, roll back and stop " +
+			"(`docs/roles.md`): written as owners are. Members do not approve.",
+		example: `["group:acme-dev"]`, value: owners()},
+	field{
+		name:    "viewers",
+		doc:     "Who may read everything of the tenant, and change nothing: written as owners are.",
+		example: `["group:support"]`, value: owners()},
 	field{name: "quota", doc: "How much the tenant may declare. 0: none.", required: true,
 		value: object(
 			field{name: "environments", doc: "ManagedEnvironments.", example: "20", required: true,

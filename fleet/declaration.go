@@ -37,6 +37,7 @@ type Declaration struct {
 	Cluster     *PlatformClusterSpec `json:"cluster,omitempty"`
 	Tenant      *TenantSpec          `json:"tenant,omitempty"`
 	Policy      *PolicySpec          `json:"policy,omitempty"`
+	Access      *AccessSpec          `json:"access,omitempty"`
 	Environment *EnvironmentSpec     `json:"environment,omitempty"`
 	Deployment  *DeploymentSpec      `json:"deployment,omitempty"`
 	Set         *SetSpec             `json:"set,omitempty"`
@@ -315,7 +316,10 @@ const (
 type TenantSpec struct {
 	// "github:<login>", "github:<organization>/<team>" or "group:<name>": see ParseOwner
 	Owners []string `json:"owners"`
-	Quota  Quota    `json:"quota"`
+	// as Owners: who may act in the tenant, and who may only read; owners are members who approve
+	Members []string `json:"members,omitempty"`
+	Viewers []string `json:"viewers,omitempty"`
+	Quota   Quota    `json:"quota"`
 	// exact URL, or everything below it if it ends in a slash
 	Repositories []string `json:"repositories"`
 	// API servers: exact URL, ".domain" for every host below it, "cluster:<name>" or

@@ -26,6 +26,7 @@ const (
 	KindCluster              Kind = "Cluster"
 	KindTenant               Kind = "Tenant"
 	KindPolicy               Kind = "Policy"
+	KindAccess               Kind = "Access"
 	KindManagedEnvironment   Kind = "ManagedEnvironment"
 	KindGitOpsDeployment     Kind = "GitOpsDeployment"
 	KindRepositoryCredential Kind = "RepositoryCredential"

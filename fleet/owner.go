@@ -78,11 +78,11 @@ func ownerWithoutKind(s, kind string, found bool) error {
 }
 
 func groupOwner(name string) (Owner, error) {
-	if name == "" || len(name) > mostGroup || !alphanumeric(name[0]) || !onlyOf(name, "-_./") {
+	if name == "" || len(name) > mostGroup || !alphanumeric(name[0]) || !onlyOf(name, "-_./:@") {
 		return Owner{},
 			fmt.Errorf(
-				"a group is 1 to %d letters, digits, '-', '_', '.' and '/', beginning with a "+
-					"letter or digit", mostGroup)
+				"a group is 1 to %d letters, digits, '-', '_', '.', '/', ':' and '@', beginning "+
+					"with a letter or digit", mostGroup)
 	}
 	return Owner{Group: name}, nil
 }

@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # In the order of need: unit tests start with PostgreSQL and an API server.
 readonly all=(git postgres lab kubectl argocd-3.5-crds github-openapi redis argocd-3.5 kustomize helm helm-4 argocd-2.14
-	prometheus kubeconform kube-schemas argocd-manifests helm-unittest gitea chromium)
+	prometheus kubeconform kube-schemas argocd-manifests helm-unittest gitea dex chromium)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
@@ -69,6 +69,7 @@ source_of() {
 	helm) echo test/tools helm.sh/helm/v3/cmd/helm ;;
 	helm-4) echo test/argocd/helm helm.sh/helm/v4/cmd/helm ;;
 	gitea) echo test/forge code.gitea.io/gitea ;;
+	dex) echo test/signin github.com/dexidp/dex/cmd/dex ;;
 	kubeconform) echo test/charts github.com/yannh/kubeconform/cmd/kubeconform ;;
 	helm-unittest) echo test/charts github.com/helm-unittest/helm-unittest/cmd/helm-unittest ;;
 	esac
@@ -321,6 +322,7 @@ for part; do
 	helm) gobuild "1 to 2 min" ;;
 	helm-4) gobuild "1 min" ;;
 	gitea) gitea ;;
+	dex) CGO_ENABLED=0 gobuild "about 2 min" ;;
 	kubeconform) gobuild "seconds" ;;
 	helm-unittest) gobuild "1 min" ;;
 	kube-schemas) kube_schemas ;;

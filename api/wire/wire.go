@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
@@ -68,10 +69,26 @@ func (r *Refusal) NotAllowed() bool {
 // Identity is a token's identity.
 type Identity struct {
 	Subject   string           `json:"subject" example:"token:acme/ci"`
-	Tenant    fleet.TenantName `json:"tenant,omitempty" doc:"Absent: the platform"`
-	Role      view.Role        `json:"role" enum:"read,write"`
+	Tenant    fleet.TenantName `json:"tenant,omitempty" doc:"Absent: the platform, or with unscoped none"`
+	Role      view.Role        `json:"role,omitempty" enum:"read,write"`
 	ExpiresAt *time.Time       `json:"expiresAt,omitempty"`
 	Version   string           `json:"version" doc:"Of the control plane"`
+	Session   string           `json:"session,omitempty" doc:"The ID of a person's session"`
+	Groups    []string         `json:"groups,omitempty" doc:"Of a person, as the identity provider names them"`
+	Roles     []access.Grant   `json:"roles,omitempty" doc:"Of a person, with the entry that gives each one"`
+	Unscoped  string           `json:"unscoped,omitempty" doc:"Why requests of this person without a tenant are refused"`
+}
+
+// TenantHeader chooses the tenant of a person's request.
+const TenantHeader = "Argosy-Tenant"
+
+// Answer is the answer to "may this person do that?".
+type Answer struct {
+	Subject string `json:"subject" doc:"Who was asked about"`
+	Verb    string `json:"verb"`
+	Thing   string `json:"thing"`
+	access.Decision
+	Line int `json:"line,omitempty" doc:"Of the entry in the file that grants it"`
 }
 
 // ApproveRequest requests the release of one revision's holds.

@@ -340,6 +340,7 @@ func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
 	if before != nil && after != nil {
 		b, a := *before.Tenant, *after.Tenant
 		b.Owners, a.Owners = nil, nil
+		b.Members, a.Members, b.Viewers, a.Viewers = nil, nil, nil, nil
 		if reflect.DeepEqual(b, a) {
 			return
 		}

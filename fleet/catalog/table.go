@@ -170,7 +170,7 @@ func rank(k fleet.Kind) int {
 		return 1
 	case fleet.KindEnginePool:
 		return 2
-	case fleet.KindEngine, fleet.KindPolicy, fleet.KindCluster:
+	case fleet.KindEngine, fleet.KindPolicy, fleet.KindCluster, fleet.KindAccess:
 		return 3
 	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
 		fleet.KindTenantDefaults, fleet.KindTenantNotifications, fleet.KindGitOpsDeploymentSet:

@@ -33,5 +33,8 @@ var (
 // cases are indistinguishable.
 var ErrNotFound = errors.New("not found")
 
+// ErrReplayed means that a sign-in has created its session already.
+var ErrReplayed = errors.New("this sign-in was used already")
+
 // ErrCursor means that Page.After is not a cursor of this list.
 var ErrCursor = errors.New("the cursor is not one of this list")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 )
 
 // Role is the permission of a token within its scope.
@@ -18,7 +19,7 @@ const (
 )
 
 // Token is a bearer token without its plaintext, which is shown once, on creation. The store holds
-// a hash.
+// a hash. A caller with a session has a Token too: see Session.In.
 type Token struct {
 	ID     string           `json:"id"`               // key id, the public part of the plaintext
 	Name   string           `json:"name"`             // for people, e.g. ci
@@ -30,6 +31,34 @@ type Token struct {
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil: never
 	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+	// LastUsedAt is late by up to a minute; nil: never, or before Argosy kept it
+	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+
+	// SignedIn is the session of a person; nil for the token of a machine
+	SignedIn *Session `json:"-"`
+}
+
+// Roles are the roles of the token's holder within its scope.
+func (t Token) Roles() access.Roles {
+	switch {
+	case t.SignedIn == nil:
+		return access.OfToken(t.Tenant, t.Role == RoleWrite, t.Owner != "")
+	case t.Tenant != "":
+		return t.SignedIn.Roles.Within(t.Tenant)
+	}
+	return t.SignedIn.Roles
+}
+
+// May reports whether the token's holder may do the verb to a thing of the kind: of the tenant in
+// scope, or in the scope of the platform one of tenant.
+func (t Token) May(v access.Verb, k access.Kind, tenant fleet.TenantName) access.Decision {
+	thing := access.Thing{Kind: k}
+	if k.OfTenant() {
+		if thing.Tenant = tenant; t.Tenant != "" {
+			thing.Tenant = t.Tenant
+		}
+	}
+	return t.Roles().Decide(v, thing)
 }
 
 // Scope is the scope of the token's holder.
@@ -48,9 +77,13 @@ func (t Token) Person() string {
 	return t.Owner + " (" + t.Subject() + ")"
 }
 
-// Subject names the token in records: "token:<name>" of the platform, "token:<tenant>/<name>" of a
-// tenant. A name contains no slash, so a tenant's token cannot be mistaken for one of the platform.
+// Subject names the holder in records: a person as access.Person.Actor does, a machine by its
+// token, "token:<name>" of the platform, "token:<tenant>/<name>" of a tenant. A name contains no slash, so
+// a tenant's token cannot be mistaken for one of the platform.
 func (t Token) Subject() string {
+	if t.SignedIn != nil {
+		return t.SignedIn.Person.Actor()
+	}
 	if t.Tenant == "" {
 		return "token:" + t.Name
 	}
