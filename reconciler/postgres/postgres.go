@@ -76,6 +76,7 @@ type Store struct {
 	Views     *Views
 	Tokens    *Tokens
 	Audit     *Audit
+	Sessions  *Sessions
 }
 
 type (
@@ -107,6 +108,7 @@ type database struct {
 	base    *pgxpool.Config
 	tracer  pgx.QueryTracer
 	log     *slog.Logger
+	uses    *uses
 }
 
 func newStore(d *database) *Store {
@@ -114,7 +116,8 @@ func newStore(d *database) *Store {
 		database: d,
 		Plans:    &Plans{d}, Decisions: &Decisions{d}, Leases: &Leases{d}, Work: &Work{d},
 		Agents: &Agents{d}, Pulls: &Pulls{d}, Views: &Views{d}, Tokens: &Tokens{d},
-		Audit: &Audit{d},
+		Audit:    &Audit{d},
+		Sessions: &Sessions{d},
 	}
 }
 
@@ -137,7 +140,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(
-		&database{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{}})
+		&database{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{},
+			uses: &uses{}})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

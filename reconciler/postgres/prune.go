@@ -107,6 +107,10 @@ func prunings(r Retention) []pruning {
 		{"audit log", r.Audit, `SELECT FROM generate_series(1, prune_audit($1::interval, $2))`},
 		{"tokens", r.Operations, `DELETE FROM tokens WHERE id IN (
 			SELECT id FROM tokens WHERE least(revoked_at, expires_at) < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"sessions", r.Operations, `DELETE FROM sessions WHERE id IN (
+			SELECT id FROM sessions WHERE expires_at < now() - $1::interval ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"sign-ins", day, `DELETE FROM sign_ins WHERE hash IN (
+			SELECT hash FROM sign_ins WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"tenants", r.Audit, `DELETE FROM tenants WHERE uid IN (
 			SELECT uid FROM tenants WHERE removed_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"engines", 30 * day, `DELETE FROM engines WHERE engine IN (

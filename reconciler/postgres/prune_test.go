@@ -32,6 +32,9 @@ var history = map[string]string{
 	"replicas":     `INSERT INTO replicas SELECT 'gone-' || i, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"agents": `INSERT INTO agents (id, engine, tenant, name, sign, seal, thumb, cluster_uid, joined_at, expires_at, ended_at, ended, changed_at)
 		SELECT 'old-' || i, 'e', '', 'e', sha256('1'), sha256('2'), '', '', now(), now(), now() - $2::text::interval, 'revoked', now() FROM generate_series(1, $1::int) i`,
+	"sessions": `INSERT INTO sessions (id, hash, issuer, subject, name, kind, created_at, last_used_at, idle, expires_at)
+		SELECT 'old-' || i, '', 'corp', i, 'n', 'page', now(), now(), '1h', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"sign_ins": `INSERT INTO sign_ins SELECT sha256(i::text::bytea), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"agent_tokens": `INSERT INTO agent_tokens (id, hash, given, engine, tenant, name, legacy, created_by, created_at, expires_at)
 		SELECT 'old-' || i, sha256(i::text::bytea), false, 'e', '', 'e', false, '', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"deliveries":       `INSERT INTO deliveries (id, event, at) SELECT 'old-' || i, 'push', now() - $2::text::interval FROM generate_series(1, $1::int) i`,

@@ -22,12 +22,12 @@ import (
 // text. A slow hash would add nothing: the secret is 130 random bits, not a password.
 const tokenPrefix = "argosy_"
 
-const tokenColumns = `t.id, t.name, t.tenant, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at, t.owner`
+const tokenColumns = `t.id, t.name, t.tenant, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at, t.owner, t.last_used_at`
 
 func scanToken(row pgx.CollectableRow) (view.Token, error) {
 	var t view.Token
 	err := row.Scan(&t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt,
-		&t.RevokedAt, &t.Owner)
+		&t.RevokedAt, &t.Owner, &t.LastUsedAt)
 	return t, err
 }
 
@@ -40,7 +40,7 @@ func (s *Tokens) VerifyToken(ctx context.Context, plaintext string) (view.Token,
 	var stored []byte
 	found, err := collect(ctx, s.database, func(row pgx.CollectableRow) (t view.Token, err error) {
 		err = row.Scan(&stored, &t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt,
-			&t.ExpiresAt, &t.RevokedAt, &t.Owner)
+			&t.ExpiresAt, &t.RevokedAt, &t.Owner, &t.LastUsedAt)
 		return t, err
 	}, `
 		SELECT t.hash, `+tokenColumns+` FROM tokens t
@@ -55,6 +55,7 @@ func (s *Tokens) VerifyToken(ctx context.Context, plaintext string) (view.Token,
 	if subtle.ConstantTimeCompare(stored, hash[:]) != 1 || len(found) == 0 {
 		return view.Token{}, fmt.Errorf("token: %w", mirror.ErrNotFound)
 	}
+	s.uses.add(usedTokens, found[0].ID)
 	return found[0], nil
 }
 
