@@ -173,10 +173,22 @@ func CheckClusterHost(entry string) error {
 var metadata = []netip.Addr{netip.MustParseAddr("100.100.100.200"),
 	netip.MustParseAddr("168.63.129.16")}
 
+// ConnectsTo reports whether a connection to a checked server URL may be made to an address: no
+// server has one that CheckServerURL refuses, whatever a name resolves to, and only a host that
+// InternalServer reports, and the platform has excepted, is on a loopback address.
+func ConnectsTo(server string, ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return !reservedAddress(ip) && (!ip.IsLoopback() || InternalServer(server, nil, false) != "")
+}
+
+func reservedAddress(ip netip.Addr) bool {
+	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
+		slices.Contains(metadata, ip) || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
 func neverACluster(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
-			slices.Contains(metadata, ip) || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		if reservedAddress(ip) {
 			return errors.New("the address is a metadata service's or no host's")
 		}
 		return nil

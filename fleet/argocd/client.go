@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,7 @@ type client struct {
 	flow    *flow
 	timeout time.Duration // of one request
 	retries int           // of a throttled request
+	most    int64         // bytes of a response; 0: maxResponse
 }
 
 // request is one call.
@@ -103,7 +105,7 @@ func (c *client) once(ctx context.Context, r request, out any) error {
 		throttled = failed.RetryAfter
 		return failed
 	}
-	body := io.LimitReader(resp.Body, maxResponse)
+	body := io.LimitReader(resp.Body, cmp.Or(c.most, maxResponse))
 	if out == nil {
 		_, err := io.Copy(io.Discard, body)
 		return unreachable(err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -53,7 +54,9 @@ type Options struct {
 	// Applications of a managed instance are rendered under its ring's next version: Preflight
 	// names a missing right
 	Shadows bool
-	Now     func() time.Time // default time.Now
+	// resources of Applications are read: Preflight names a missing right
+	Inspects bool
+	Now      func() time.Time // default time.Now
 }
 
 func (o Options) withDefaults() Options {
@@ -107,6 +110,9 @@ type Engine struct {
 
 	opening sync.Mutex
 	opened  *instance.Target
+	// port forwards that the API server has not answered yet
+	forwarding chan struct{}
+	inspection inspection
 }
 
 // Connect configures the connection to an engine's Argo CD instance with a Kubernetes client
@@ -145,6 +151,7 @@ func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 		cache:  newCache(followed(options), in),
 		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{
 			of: map[fleet.ObjectKey]fieldConflict{}}}
+	e.forwarding, e.inspection = make(chan struct{}, maxForwarding), newInspection()
 	e.config, e.managed, e.size = config, spec.ArgoCD.Managed, spec.ArgoCD.Size
 	e.client = &client{
 		http: &http.Client{Transport: transport, CheckRedirect: noRedirect},
@@ -159,6 +166,12 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // newTransport returns a transport with its own connections, so that a slow engine delays no other.
 // HTTP/2 pings detect dead connections.
 func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
+	return newTransportVia(config, o, nil)
+}
+
+// newTransportVia is newTransport with a control of the addresses that are dialed; nil: none.
+func newTransportVia(config *rest.Config, o Options,
+	control func(network, address string, c syscall.RawConn) error) (http.RoundTripper, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("TLS settings: %w", err)
@@ -171,8 +184,8 @@ func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 		MaxIdleConnsPerHost: o.InFlight, MaxIdleConns: 2 * o.InFlight,
 		IdleConnTimeout:       90 * time.Second,
 		ResponseHeaderTimeout: 0, // a watch may be silent; other requests have a deadline
-		DialContext: (&net.Dialer{Timeout: 10 * time.Second,
-			KeepAlive: 30 * time.Second}).DialContext,
+		DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second,
+			Control: control}).DialContext,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second,
 			PingTimeout: 15 * time.Second},
 	}

@@ -23,6 +23,9 @@ import (
 // portForward is the protocol of `kubectl port-forward`.
 const portForward = "portforward.k8s.io"
 
+// maxForwarding bounds the dials that hang: an API server may accept a request and never answer it.
+const maxForwarding = 8
+
 // forward opens a connection to a port of a Pod through the API server. It listens on no port of
 // this machine.
 func (e *Engine) forward(ctx context.Context, pod string, port int) (net.Conn, error) {
@@ -40,8 +43,15 @@ func (e *Engine) forward(ctx context.Context, pod string, port int) (net.Conn, e
 		conn net.Conn
 		err  error
 	}
+	select {
+	case e.forwarding <- struct{}{}:
+	default:
+		return nil, fmt.Errorf("%w: port forward to Pod %s: %d earlier ones have not been answered",
+			engine.ErrUnreachable, pod, maxForwarding)
+	}
 	done := make(chan dialed, 1)
 	go func() { // the dialer has no context
+		defer func() { <-e.forwarding }()
 		conn, err := openForward(dialer, port)
 		done <- dialed{conn, err}
 	}()

@@ -407,7 +407,11 @@ func (e preflight) checkRights(ctx context.Context, _ string) ([]engine.Finding,
 	if err != nil {
 		return nil, err
 	}
-	found = slices.Concat(found, restarts, fences, install)
+	inspects, err := e.inspectFindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.Concat(found, restarts, fences, install, inspects)
 	if found = append(found, further...); len(found) == 0 {
 		e.rightsCheckedAt.Store(e.options.Now().Unix())
 	}

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -109,14 +108,9 @@ func (c *comparison) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, _, _ := strings.Cut(params["redis.server"], ":")
-	if host != "" && host != "argocd-redis" {
-		return fmt.Errorf("%w: argocd-cmd-params-cm names another Redis, %s, which the shadow does "+
-			"not read", instance.ErrRefused, host)
-	}
 	plain := params["reposerver.disable.tls"] == "true"
-	present, next := c.dial("argocd-repo-server", repoServerPort), c.dial(instance.Shadow,
-		repoServerPort)
+	present, next := c.dial(c.target, "argocd-repo-server", repoServerPort),
+		c.dial(c.target, instance.Shadow, repoServerPort)
 	client, err := c.clientCertificates(ctx)
 	if err != nil {
 		return err
@@ -127,15 +121,8 @@ func (c *comparison) open(ctx context.Context) error {
 	if c.new, err = shadow.Open(next, false, client); err != nil {
 		return err
 	}
-	secret, err := c.target.Secret(ctx, redisSecret)
-	if err != nil {
-		return err
-	}
-	dial := c.dial("argocd-redis", redisPort)
-	c.redis = redis.NewClient(&redis.Options{Password: string(secret["auth"]), PoolSize: 1,
-		MaxRetries: -1, Protocol: 2, DisableIdentity: true,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }})
-	return nil
+	c.redis, err = c.openRedis(ctx, c.target, params)
+	return err
 }
 
 // clientCertificates returns the certificate with which Argo CD's components connect to a
@@ -154,20 +141,6 @@ func (c *comparison) clientCertificates(ctx context.Context) ([]tls.Certificate,
 		return nil, fmt.Errorf("%w: Secret %s: %w", instance.ErrRefused, mutualTLSSecret, err)
 	}
 	return []tls.Certificate{pair}, nil
-}
-
-// dial connects to a ready Pod of a component.
-func (c *comparison) dial(component string, port int) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) {
-		pod, err := c.target.Pod(ctx, component)
-		if err != nil {
-			return nil, err
-		}
-		if pod == "" {
-			return nil, fmt.Errorf("%w: no Pod of %s is ready", engine.ErrUnreachable, component)
-		}
-		return c.forward(ctx, pod, port)
-	}
 }
 
 // Close ends the connections.

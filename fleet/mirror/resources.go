@@ -226,6 +226,25 @@ type SyncResult struct {
 	Hook    string `json:"hook,omitempty" doc:"PreSync, Sync, PostSync, SyncFail or PostDelete"`
 }
 
+// InspectError is an error of a read of resources. Its text is for the tenant whose Application is
+// read; its cause, which may name parts of the platform, is for the log.
+type InspectError struct {
+	Kind  error // one of those below
+	Text  string
+	Cause error // nil: there is none besides the text
+}
+
+// Error returns the text without the cause.
+func (e *InspectError) Error() string { return e.Kind.Error() + ": " + e.Text }
+
+// Unwrap returns the kind and the cause.
+func (e *InspectError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
 // Errors of a read of resources, each wrapped with its subject and the next step.
 var (
 	// ErrNoTree means that the engine has no resources of the Application in its cache: it has not

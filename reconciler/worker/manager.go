@@ -158,6 +158,18 @@ func sameInstance(a, b fleet.EngineSpec) bool {
 		a.Remedies.Fences() == b.Remedies.Fences()
 }
 
+// Spec returns the spec of an engine that has a worker here; false for one behind an agent, and for
+// an unknown one.
+func (m *Manager) Spec(name fleet.EngineName) (fleet.EngineSpec, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.running[name]
+	if r == nil {
+		return fleet.EngineSpec{}, false
+	}
+	return r.worker.Spec, true
+}
+
 // Wake makes the manager list the engines, and all workers read changed rows.
 func (m *Manager) Wake() {
 	m.wake.Set()

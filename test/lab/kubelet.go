@@ -24,8 +24,8 @@ import (
 // started for the Pod: `kubectl port-forward` of that port leads there.
 const forwardAnnotation = "lab.argosy.dev/forward-"
 
-// kubelet serves the one node's port forwards to the API server. No container runs, so that a Pod's
-// annotations name the addresses.
+// kubelet serves the one node's port forwards and logs to the API server. No container runs, so that
+// a Pod's annotations name the addresses and have the logs.
 type kubelet struct{ client kubernetes.Interface }
 
 // startKubelet listens until the process ends, and returns the port.
@@ -48,6 +48,8 @@ func startKubelet(client kubernetes.Interface) (int32, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/portForward/{namespace}/{pod}", kubelet{client}.portForward)
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}",
+		kubelet{client}.containerLogs)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); err != nil {

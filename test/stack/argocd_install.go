@@ -53,6 +53,9 @@ var driverRules = []rbacv1.PolicyRule{
 		"argosy-emergency-stop"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments"},
 		Verbs: []string{"list"}},
+	// to show the resources of Applications: docs/resources.md
+	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
 }
 
 // furtherRules are those of charts/argosy in a namespace with Applications that tenants adopt.

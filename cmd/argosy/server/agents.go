@@ -52,7 +52,7 @@ func (v *Server) assembleAgents() error {
 	if err != nil {
 		return fmt.Errorf("listen.publicURL: %w", err)
 	}
-	v.hub = made
+	v.hub, v.inspect.agents = made, made.Inspector()
 	return nil
 }
 

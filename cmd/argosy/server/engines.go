@@ -47,7 +47,7 @@ func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.
 	return argocd.Connect(name, spec, config, argocd.Options{
 		Stopped: stopped, InFlight: 2 * e.inFlight, Thorough: e.thorough,
 		Restarts: spec.Remedies.Restarts(), Fences: spec.Remedies.Fences(),
-		Shadows: true})
+		Shadows: true, Inspects: true})
 }
 
 func (e engines) config(ctx context.Context, name fleet.EngineName,

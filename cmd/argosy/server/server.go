@@ -53,6 +53,7 @@ type Server struct {
 	stats   *fleetstats.Collector
 	sealer  *sealer
 	api     *api.Server
+	inspect *inspector
 	pulls   *pulls   // nil without a Git host
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
 
@@ -161,11 +162,13 @@ func (v *Server) assemble() error {
 			}
 		})
 	v.manager.Replicas, v.manager.Holder = v.store.Leases, v.holder
+	v.inspect = newInspector(connect, v.manager.Spec, v.log)
 	readers, plans := v.store.Readers().Views, v.store.Readers().Plans
 	v.api = api.New(api.Config{
 		Reader: api.Reader{Inventory: readers, History: readers, State: readers,
 			PullReader: readers, Finder: readers, Simulator: reconciler.NewSimulator(plans, readers, readers)},
-		Deciding: v.store.Views, Decider: v.store.Decisions,
+		Inspector: v.inspect,
+		Deciding:  v.store.Views, Decider: v.store.Decisions,
 		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
 		Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
