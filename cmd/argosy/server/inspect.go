@@ -20,7 +20,7 @@ const (
 	inspectsAtOnce = 8
 	inspectWait    = 3 * time.Second
 	// a connection is made anew after that, with the credential as it is then
-	inspectLife = 10 * time.Minute
+	inspectLife = 5 * time.Minute
 )
 
 // inspector reads the resources of Applications on the engine that serves them (ADR 0084). Its
@@ -129,21 +129,8 @@ func readFrom[T any](ctx context.Context, i *inspector, app mirror.InspectedAppl
 	if errors.As(err, &failed) && failed.Cause != nil && ctx.Err() == nil {
 		i.log.InfoContext(ctx, "failed to read resources of an Application", "application",
 			app.ID.String(), "engine", app.Engine, "error", failed, "cause", failed.Cause)
-		if errors.Is(failed.Kind, mirror.ErrInspectUnreachable) {
-			i.drop(app.Engine)
-		}
 	}
 	return out, err
-}
-
-// drop makes the next read connect anew.
-func (i *inspector) drop(name fleet.EngineName) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if had := i.open[name]; had != nil {
-		had.CloseInspection()
-		delete(i.open, name)
-	}
 }
 
 // Tree implements engine.Inspector, as do the others.
