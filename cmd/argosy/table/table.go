@@ -112,6 +112,13 @@ func line(out *strings.Builder, cells []Value, widths []int, colour bool) {
 	out.WriteByte('\n')
 }
 
+// Paint returns the text of a value in its colour. The text is escaped already.
+func Paint(v Value, colour bool) string {
+	var out strings.Builder
+	paint(&out, v, colour)
+	return out.String()
+}
+
 func paint(out *strings.Builder, c Value, colour bool) {
 	code := codes[c.Tone]
 	if !colour || code == "" {
