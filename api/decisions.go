@@ -53,6 +53,7 @@ func (s *Server) registerDecisions() {
 	s.registerRings()
 	s.registerPools()
 	s.registerDifferences()
+	s.registerNotifications()
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
 		"Give the environments of an engine that is gone or fenced other engines, or end that "+
 			"(platform)",

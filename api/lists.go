@@ -117,6 +117,11 @@ type (
 		ByTenant
 		ByDeployment
 	}
+	notificationsIn struct {
+		Paging
+		ByTenant
+		ByName // of the channel
+	}
 	freezesIn struct {
 		Paging
 		ByTenant
@@ -199,6 +204,9 @@ func (in *problemsIn) query() (view.Filter, view.Page) {
 }
 func (in *rolloutsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment}, in.page()
+}
+func (in *notificationsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
 }
 func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
@@ -287,6 +295,9 @@ func (s *Server) registerLists() {
 	list[rolloutsIn](s, "rollouts",
 		"Changes of deployments on their way through waves, and past ones, newest first",
 		s.reader.Rollouts)
+	list[notificationsIn](s, "notifications",
+		"Messages about the fleet with their state and the receiver's answer, newest first",
+		s.reader.Notifications)
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[ringsIn](s, "rings", "Rings of the Fleet with their managed engines, in order (platform)",
 		s.reader.Rings, s.platformOnly)

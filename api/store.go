@@ -119,6 +119,9 @@ type History interface {
 	// Rollouts match Filter.{Tenant, Deployment}, newest first.
 	Rollouts(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Rollout, string, error)
+	// Notifications match Filter.{Tenant, Name (the channel)}, newest first.
+	Notifications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Notification, string, error)
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
@@ -174,6 +177,8 @@ type State interface {
 // Decider records a person's decisions. Each call is one transaction that also writes an Operation
 // (and its event) and an audit entry; repeating it has no further effect.
 type Decider interface {
+	// TestChannel requests a test message to a channel, and returns the ID of its notification.
+	TestChannel(ctx context.Context, tenant fleet.TenantName, channel, by string) (string, error)
 	// Approve releases the holds of the approval's revision at the store's present time, and
 	// returns it with that time.
 	Approve(ctx context.Context, approval mirror.Approval) (mirror.Approval, error)

@@ -28,8 +28,7 @@ var kindNotifications = describe(kind{
 	name: fleet.KindTenantNotifications, place: "tenants/<tenant>/notifications.yaml",
 	doc: "The messages that Argosy sends about the tenant's Applications, and their receivers " +
 		"(`docs/notifications.md`). There is at most one, named `notifications`.",
-}, object(channels("this tenant"), subscriptions(subscription(true)),
-	commitStatuses()).
+}, object(channels("this tenant"), subscriptions(subscription(true))).
 	checked(channelsExist), func(d *fleet.Declaration, s *fleet.NotificationSettings) {
 	d.Notifications = s
 })
@@ -197,53 +196,6 @@ func channelsExist(d *decoder, into reflect.Value, at node) {
 			d.problem(names.Content[j], codeUnknownChannel, "there is no channel "+quoted(name), fix)
 			d.steps = d.steps[:len(d.steps)-4]
 		}
-	}
-}
-
-// commitStatuses are the Git hosts on which commits of applications show how far they have come.
-func commitStatuses() field {
-	return field{
-		name: "commitStatuses",
-		doc: "Git hosts that show on each commit of an application's repository where it is " +
-			"deployed (`docs/commit-statuses.md`).",
-		value: listOf(object(
-			field{name: "name", doc: "The name, for people.", example: "github", required: true,
-				value: textOf(formatName)},
-			field{
-				name: "host",
-				doc: "`GitHub`: a deployment with its statuses for each environment. `Gitea`: a " +
-					"commit status for each environment.",
-				example: string(fleet.StatusGitHub), required: true,
-				value: wordOf(string(fleet.StatusGitHub), string(fleet.StatusGitea))},
-			field{
-				name: "url", doc: "The host's API: `https://HOST/api/v3` of a GitHub Enterprise " +
-					"Server, `https://HOST` of Gitea. Its host is one of the Fleet's `gitHosts`.",
-				example: "https://git.example.com", fallback: "https://api.github.com of GitHub",
-				value: textOf(formatChannelURL).atMost(1024)},
-			field{
-				name: "repositories",
-				doc: "Repositories of the sources whose commits get a status: an exact URL, or with " +
-					"a trailing slash everything below it.",
-				example: `["https://github.com/acme/"]`, required: true,
-				value: listOf(textOf(formatGrant)).atMost(100)},
-			field{
-				name: "credentialsRef",
-				doc: "A secret of this tenant with the key `token`, which may write deployments or " +
-					"statuses of these repositories and needs nothing else.",
-				example: "{name: commit-statuses}", required: true,
-				value: secretRef("The secret's name.", "commit-statuses")},
-			field{
-				name: "environmentSelector", doc: "Selects environments by label. Left out: all.",
-				example: "{matchLabels: {tier: prod}}",
-				value:   selector("Label keys and exact values; all must match.", "{tier: prod}")},
-		).checked(giteaHasURL)).by("name").atMost(10)}
-}
-
-func giteaHasURL(d *decoder, into reflect.Value, at node) {
-	c := into.Addr().Interface().(*fleet.CommitStatuses)
-	if c.Host == fleet.StatusGitea && child(at, "url") == nil {
-		d.problem(at, codeMissingField, "the address of Gitea is missing",
-			"add url: https://HOST")
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 // (tenants/<tenant>/notifications.yaml). The engines' own notifications are
 // DeploymentSpec.Notifications.
 type NotificationSettings struct {
-	Channels       []Channel        `json:"channels,omitempty"`
-	Subscriptions  []Subscription   `json:"subscriptions,omitempty"`
-	CommitStatuses []CommitStatuses `json:"commitStatuses,omitempty"`
+	Channels      []Channel      `json:"channels,omitempty"`
+	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 }
 
 // TenantNotificationsName is the name of a tenant's NotificationSettings, and of their file without
@@ -259,37 +258,6 @@ func SubscriptionsOf(tenant []Subscription, deployment *DeploymentSpec) []Subscr
 	}
 	slices.SortFunc(all, func(a, b Subscription) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// CommitStatuses shows how far a commit has come on the Git host of the application's repository.
-type CommitStatuses struct {
-	Name string     `json:"name"`
-	Host StatusHost `json:"host"`
-	// the host's API; default https://api.github.com of GitHub. Required of Gitea.
-	URL string `json:"url,omitempty"`
-	// exact URL, or everything below it if it ends in a slash
-	Repositories []string `json:"repositories"`
-	// a secret with the key token
-	CredentialsRef SecretRef `json:"credentialsRef"`
-	// environments by their labels; nil: all
-	EnvironmentSelector *LabelSelector `json:"environmentSelector,omitempty"`
-}
-
-// StatusHost is a kind of Git host.
-type StatusHost string
-
-// Git hosts. GitHub gets a deployment with its statuses, Gitea commit statuses.
-const (
-	StatusGitHub StatusHost = "GitHub"
-	StatusGitea  StatusHost = "Gitea"
-)
-
-// API is the address of the host's API, without a slash at its end.
-func (c *CommitStatuses) API() string {
-	if c.URL == "" && c.Host == StatusGitHub {
-		return "https://api.github.com"
-	}
-	return strings.TrimSuffix(c.URL, "/")
 }
 
 // ChannelURL returns the host, with its port unless it is 443, of a URL that receives messages, or

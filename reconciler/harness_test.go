@@ -196,7 +196,8 @@ func (v *vault) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret
 			errNoSecret)
 	}
 	return fleet.NewSecret(map[string][]byte{"token": []byte("canary-" + v.token),
-		"username": []byte("git"), "password": []byte("canary-" + v.token)}), nil
+		"username": []byte("git"), "password": []byte("canary-" + v.token),
+		"signingKey": []byte("canary-of-a-signing-key-" + v.token)}), nil
 }
 
 func (v *vault) lose(name string, lost bool) {

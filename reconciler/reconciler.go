@@ -190,7 +190,9 @@ type Config struct {
 	Loads         LoadReader // measured; nil: nothing is rebalanced
 	// Prometheus measures the metrics of waves; nil: they are not measured, and no wave passes one
 	Prometheus Prometheus
-	Rings      RingStore // nil: no Argo CD is installed or upgraded
+	// Notifier sends messages about the fleet; zero: none is sent
+	Notifier Notifier
+	Rings    RingStore // nil: no Argo CD is installed or upgraded
 	// Pools makes and removes engines of pools; nil: none is made or removed
 	Pools     PoolStore
 	Instances InstanceReader // reads the clusters of pools; required with Pools

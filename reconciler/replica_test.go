@@ -73,6 +73,7 @@ type options struct {
 	wrap         func(engine.Engine) engine.Engine // every engine; nil: none
 	// of the manifests of rings; nil: no ring takes a step
 	download func(context.Context, fleet.RingManifests) (map[string][]byte, error)
+	sender   reconciler.Sender // of messages; nil: none is sent
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -128,6 +129,10 @@ func (h *house) start(name string, o options) *replica {
 	}
 	if o.instances != nil {
 		config.Pools, config.Instances = store.Plans, o.instances
+	}
+	if o.sender != nil {
+		config.Notifier = reconciler.Notifier{Store: store.Notifications, Sender: o.sender,
+			Secret: h.secrets.Get, Public: "https://argosy.example.com"}
 	}
 	r.Loop = reconciler.NewLoop(config)
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),

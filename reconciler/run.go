@@ -63,6 +63,10 @@ func (l *Loop) Run(ctx context.Context) {
 		standby.Go(func() { l.WhileLeading(ctx, l.drain) })
 	}
 	standby.Go(func() { l.WhileLeading(ctx, l.remedy) })
+	if l.Notifier.Store != nil {
+		standby.Go(func() { l.WhileLeading(ctx, l.notify) })
+		standby.Go(func() { l.WhileLeading(ctx, l.sendNotifications) })
+	}
 	if l.Config.Rings != nil {
 		standby.Go(func() { l.WhileLeading(ctx, l.ring) })
 	}

@@ -107,6 +107,18 @@ type Resolved struct {
 	Objects int `json:"objects" doc:"How many are off the list"`
 }
 
+// TestChannelRequest requests a test message.
+type TestChannelRequest struct {
+	Tenant  fleet.TenantName `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9-]*$" doc:"Of the channel; absent: the token's tenant, or the platform"`
+	Channel string           `json:"channel" minLength:"1" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+}
+
+// TestChannelResult names the notification of a test message.
+type TestChannelResult struct {
+	ID     string           `json:"id"`
+	Tenant fleet.TenantName `json:"tenant,omitempty"`
+}
+
 // OrphanRequest requests the removal of an Application whose deletion is blocked, without its
 // cluster.
 type OrphanRequest struct {

@@ -162,6 +162,12 @@ var resources = []resource{
 		list: lister((*client.Client).Rollouts, func(r mirror.Rollout) string {
 			return r.Of().String()
 		}, rolloutColumns), named: namedDeployment},
+	{plural: "notifications", aliases: []string{"notification"}, filters: []string{"tenant"},
+		about: "no message was sent in the last 14 days; `docs/notifications.md` shows how to " +
+			"subscribe",
+		list: lister((*client.Client).Notifications, func(n mirror.Notification) string {
+			return n.ID
+		}, notificationColumns)},
 	{plural: "freezes", aliases: []string{"freeze"}, filters: []string{"tenant"},
 		about: "neither the Fleet nor a Tenant declares freezes",
 		list: lister((*client.Client).Freezes, func(v view.Freeze) string {

@@ -102,7 +102,7 @@ func root(a *app) *cobra.Command {
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),
 			evacuateCommand(a), forgetCommand(a), resolveUnprovenCommand(a), pauseDrainCommand(a),
 			resumeDrainCommand(a), acceptRebalanceCommand(a), rejectRebalanceCommand(a),
-			pauseRebalanceCommand(a), resumeRebalanceCommand(a), rolloutsCommand(a),
+			pauseRebalanceCommand(a), resumeRebalanceCommand(a), rolloutsCommand(a), notifyCommand(a),
 			ringsCommand(a), poolsCommand(a),
 			stopCommand(a), resumeCommand(a), syncCommand(a)},
 		groupRun: running(a),

@@ -84,7 +84,7 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Defaults != nil:
 		return checkSync(e, "spec.sync", d.Defaults.Sync, grant)
 	case d.Notifications != nil:
-		return ch.checkChannels(e, d.Notifications, grant)
+		return ch.checkChannels(e, d.Notifications)
 	}
 	return nil
 }

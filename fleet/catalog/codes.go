@@ -157,8 +157,7 @@ func Codes() map[string]string {
 			"commit.",
 		codePassesWaves: "A deployment with a rollout follows a branch, whose commits reach all " +
 			"environments at once.",
-		codeReceiver: "The Fleet allows no messages to the host or the domain of a channel, or " +
-			"no commit statuses at the host.",
+		codeReceiver: "The Fleet allows no messages to the host or the domain of a channel.",
 		codeNoChannel: "A deployment's subscription names a channel that the tenant's " +
 			"notifications.yaml does not declare.",
 		codeNotification: "The Tenant is not allowed the service or recipients of the notification.",

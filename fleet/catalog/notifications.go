@@ -14,12 +14,43 @@ func (v *View) Notifications(t fleet.TenantName) *fleet.NotificationSettings {
 	return nil
 }
 
+// Subscribed reports whether a subscription of the platform, a tenant or a deployment has the
+// trigger. It reads the declarations that have subscriptions, and no others.
+func (v *View) Subscribed(t fleet.Trigger) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	has := func(all []fleet.Subscription) bool {
+		for i := range all {
+			if _, ok := all[i].On(t); ok {
+				return true
+			}
+		}
+		return false
+	}
+	if d := v.st.get(fleetKey()); d != nil && d.Fleet.Notifications != nil &&
+		has(d.Fleet.Notifications.Subscriptions) {
+		return true
+	}
+	for _, of := range []term{{what: notifying}, {what: subscribing}} {
+		for k := range v.st.index.each(of) {
+			d := v.st.get(k)
+			switch {
+			case d == nil:
+			case d.Notifications != nil && has(d.Notifications.Subscriptions),
+				d.Deployment != nil && has(d.Deployment.Subscriptions):
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // notificationsOf returns what a Fleet allows to channels.
 func notificationsOf(d *fleet.Declaration) *notificationGrants {
 	if d == nil {
 		return nil
 	}
-	g := &notificationGrants{hosts: d.Fleet.GitHosts}
+	g := &notificationGrants{}
 	if n := d.Fleet.Notifications; n != nil {
 		g.allowed, g.domains, g.mail = n.AllowedHosts, n.EmailDomains, n.SMTP != nil
 	}
@@ -28,17 +59,16 @@ func notificationsOf(d *fleet.Declaration) *notificationGrants {
 
 // notificationGrants are the fields of a Fleet that decide about channels.
 type notificationGrants struct {
-	hosts, allowed, domains []string
-	mail                    bool
+	allowed, domains []string
+	mail             bool
 }
 
 // checkChannels refuses receivers that the platform does not allow.
-func (ch *checker) checkChannels(e *entry, spec *fleet.NotificationSettings,
-	grant *fleet.TenantSpec) (problems []fleet.Problem) {
+func (ch *checker) checkChannels(e *entry, spec *fleet.NotificationSettings) (
+	problems []fleet.Problem) {
 	var allowed *fleet.FleetNotifications
-	var gitHosts []string
 	if d := ch.st.get(fleetKey()); d != nil {
-		allowed, gitHosts = d.Fleet.Notifications, d.Fleet.GitHosts
+		allowed = d.Fleet.Notifications
 	}
 	for i, c := range spec.Channels {
 		field := fmt.Sprintf("spec.channels[%d]", i)
@@ -66,46 +96,7 @@ func (ch *checker) checkChannels(e *entry, spec *fleet.NotificationSettings,
 			}
 		}
 	}
-	for i, s := range spec.CommitStatuses {
-		field := fmt.Sprintf("spec.commitStatuses[%d]", i)
-		if host, err := fleet.ChannelURL(s.API()); err == nil && !statusHostAllowed(gitHosts, host) {
-			problems = append(problems, e.problem(field+".url", codeReceiver,
-				"ask the platform to add it to spec.gitHosts of fleet/fleet.yaml",
-				"the Fleet allows no Git host %s", host))
-		}
-		for j, scope := range s.Repositories {
-			if !scopeGranted(grant.Repositories, scope) {
-				problems = append(problems, e.problem(fmt.Sprintf("%s.repositories[%d]", field, j),
-					codeRepository, "write repositories that the Tenant is granted",
-					"the tenant's grant does not cover %s", scope))
-			}
-		}
-	}
 	return problems
-}
-
-// statusHostAllowed reports whether commit statuses may be written at an API's host. GitHub's API
-// has a host of its own.
-func statusHostAllowed(gitHosts []string, authority string) bool {
-	for _, h := range gitHosts {
-		if h == authority || h == "github.com" && authority == "api.github.com" {
-			return true
-		}
-	}
-	return false
-}
-
-// scopeGranted reports whether a grant covers a repository, or every one of a folder.
-func scopeGranted(grants []string, scope string) bool {
-	for _, g := range grants {
-		if g == scope {
-			return true
-		}
-	}
-	if scope != "" && scope[len(scope)-1] == '/' {
-		return fleet.RepositoryGranted(grants, scope+"x")
-	}
-	return fleet.RepositoryGranted(grants, scope)
 }
 
 // warnSubscriptions reports subscriptions of a deployment to channels that the tenant does not

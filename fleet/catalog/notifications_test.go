@@ -42,15 +42,6 @@ func TestChannelsGoWhereTheFleetAllows(t *testing.T) {
 		{"the domain itself", toHook("https://hooks.example.com/x"), "channels[0].webhook.url"},
 		{"a name that ends alike", toHook("https://evilhooks.example.com/x"),
 			"channels[0].webhook.url"},
-		{"a Git host", fleet.NotificationSettings{CommitStatuses: []fleet.CommitStatuses{{
-			Name: "g", Host: fleet.StatusGitea, URL: "https://git.example.com",
-			Repositories: []string{"https://git.example.com/acme/"}}}}, ""},
-		{"another Git host", fleet.NotificationSettings{CommitStatuses: []fleet.CommitStatuses{{
-			Name: "g", Host: fleet.StatusGitHub}}}, "commitStatuses[0].url"},
-		{"repositories of another tenant", fleet.NotificationSettings{
-			CommitStatuses: []fleet.CommitStatuses{{Name: "g", Host: fleet.StatusGitea,
-				URL: "https://git.example.com", Repositories: []string{"https://git.example.com/"}}}},
-			"commitStatuses[0].repositories[0]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			catalog := New()

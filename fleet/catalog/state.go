@@ -238,7 +238,7 @@ func terms(d *fleet.Declaration) []term {
 		}
 	case d.Deployment != nil:
 		if len(d.Deployment.Subscriptions) > 0 {
-			ts = append(ts, term{what: subscribing, tenant: t})
+			ts = append(ts, term{what: subscribing, tenant: t}, term{what: subscribing})
 		}
 		for _, key := range repositoryKeys(d.Deployment) {
 			ts = append(ts, term{what: sourceFrom, tenant: t, a: key})

@@ -176,7 +176,7 @@ func Subject(all []mirror.Notification) string {
 	}
 	var parts []string
 	for _, t := range order {
-		parts = append(parts, fmt.Sprintf("%d × %s", counts[t], t))
+		parts = append(parts, fmt.Sprintf("%d %s", counts[t], t))
 	}
 	return fmt.Sprintf("%d events: %s", len(all), strings.Join(parts, ", "))
 }

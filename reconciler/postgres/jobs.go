@@ -70,9 +70,8 @@ func (s *Pulls) Work(ctx context.Context, do func(context.Context, forge.Recheck
 		return fmt.Errorf("work: %w", err)
 	}
 	defer pool.Close()
-	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers,
-		&jobRunner{store: s, do: do, busy: map[string]bool{}}); err != nil {
+	workers, err := riverWorkers(&jobRunner{store: s, do: do, busy: map[string]bool{}}, nil)
+	if err != nil {
 		return fmt.Errorf("work: %w", err)
 	}
 	for failed := 0; ctx.Err() == nil; failed++ {

@@ -77,6 +77,8 @@ type Store struct {
 	Tokens    *Tokens
 	Audit     *Audit
 	Sessions  *Sessions
+	// Notifications are what is sent about the fleet
+	Notifications *Notifications
 }
 
 type (
@@ -116,8 +118,9 @@ func newStore(d *database) *Store {
 		database: d,
 		Plans:    &Plans{d}, Decisions: &Decisions{d}, Leases: &Leases{d}, Work: &Work{d},
 		Agents: &Agents{d}, Pulls: &Pulls{d}, Views: &Views{d}, Tokens: &Tokens{d},
-		Audit:    &Audit{d},
-		Sessions: &Sessions{d},
+		Audit:         &Audit{d},
+		Sessions:      &Sessions{d},
+		Notifications: &Notifications{d},
 	}
 }
 

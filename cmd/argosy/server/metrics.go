@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/worker"
@@ -23,6 +25,26 @@ func newMetrics(reg prometheus.Registerer, version string) (*reconciler.Metrics,
 	reg.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
 	return reconciler.NewMetrics(reg), worker.NewMetrics(reg)
+}
+
+// newNotificationCounter counts attempts to send messages.
+func newNotificationCounter(reg prometheus.Registerer) func(fleet.ChannelKind,
+	mirror.NotificationState) {
+	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "argosy_notification_attempts_total",
+		Help: "Attempts to send a message, by the kind of the channel and outcome: Sent, Pending " +
+			"(another attempt follows), Failed (given up)."}, []string{"kind", "outcome"})
+	for _, kind := range []fleet.ChannelKind{fleet.ChannelSlack, fleet.ChannelTeams,
+		fleet.ChannelEmail, fleet.ChannelWebhook} {
+		for _, outcome := range []mirror.NotificationState{mirror.NotificationSent,
+			mirror.NotificationPending, mirror.NotificationFailed} {
+			attempts.WithLabelValues(string(kind), string(outcome))
+		}
+	}
+	reg.MustRegister(attempts)
+	return func(kind fleet.ChannelKind, outcome mirror.NotificationState) {
+		attempts.WithLabelValues(string(kind), string(outcome)).Inc()
+	}
 }
 
 // registerStops exports the age of this replica's view of the emergency stops.

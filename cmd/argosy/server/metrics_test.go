@@ -71,6 +71,7 @@ func reference(t *testing.T) string {
 	registerStops(reg, worker.NewStopBoard())
 	registerPools(reg, nil)
 	registerAudit(reg, &sealer{})
+	newNotificationCounter(reg)
 	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(
 		hub.Config{Store: agentStore(&postgres.Store{}), Secrets: &secrets.Resolver{},

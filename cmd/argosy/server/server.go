@@ -26,6 +26,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/deliver"
 	"argosy.dev/argosy/reconciler/fleetstats"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -139,6 +140,9 @@ func (v *Server) assemble() error {
 		RingProblem: instance.Problem,
 		Prometheus:  promql.Client{Secret: v.secrets.Get},
 		Pools:       v.store.Plans, Instances: connect,
+		Notifier: reconciler.Notifier{Store: v.store.Notifications, Sender: &deliver.Sender{},
+			Secret: v.secrets.Get, Public: s.Listen.Public,
+			Count: newNotificationCounter(v.registry)},
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,

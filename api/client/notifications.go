@@ -1,0 +1,23 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// Notifications lists notifications, newest first.
+func (l lists) Notifications(ctx context.Context, f view.Filter, limit int) (
+	[]mirror.Notification, error) {
+	return all[mirror.Notification](ctx, l.conn, "notifications", f, limit)
+}
+
+// TestChannel requests a test message.
+func (d decisions) TestChannel(ctx context.Context, r wire.TestChannelRequest) (
+	out wire.TestChannelResult, err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("notifications", "test"), nil, r, &out)
+	return out, err
+}
