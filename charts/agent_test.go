@@ -99,6 +99,13 @@ func TestTheAgentChartMatchesTheManifest(t *testing.T) {
 		"an agent that upgrades itself": {edge.Install{Hub: "https://argosy.example.com",
 			SelfUpgrade: true}, []string{"--set",
 			"hub.url=https://argosy.example.com,selfUpgrade=true"}},
+		"one that shows resources": {edge.Install{Hub: "https://argosy.example.com",
+			Reads: true, ReadNamespaces: []string{"shop", "apps"},
+			ApplicationNamespaces: []string{"apps"}}, []string{"--set",
+			"hub.url=https://argosy.example.com,argocd.reads=true,argocd.readNamespaces={shop,apps},argocd.applicationNamespaces={apps}"}},
+		"one that shows resources without secrets": {edge.Install{
+			Hub: "https://argosy.example.com", Reads: true, PublicOnly: true}, []string{"--set",
+			"hub.url=https://argosy.example.com,argocd.reads=true,repositories.private=false"}},
 		"another port": {edge.Install{Hub: "https://argosy.example.com:8443"},
 			[]string{"--set", "hub.url=https://argosy.example.com:8443"}},
 	} {

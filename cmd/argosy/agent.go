@@ -597,6 +597,7 @@ func agentRun(a *app) *cobra.Command {
 			ApplicationNamespaces: p.install.ApplicationNamespaces, CA: s.CA, Proxy: s.Proxy,
 			MaxDeletions: p.install.MaxDeletions,
 			NoSecrets:    p.install.PublicOnly, SelfUpgrade: p.install.SelfUpgrade,
+			Reads: p.install.Reads, ReadNamespaces: p.install.ReadNamespaces,
 			Upgrade: a.getenv(agentruntime.EnvUpgrade), SessionWithin: within,
 			InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
 			Version: s.Version, Log: log.Logger(a.err),
@@ -624,6 +625,11 @@ func (p *place) runFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.install.SelfUpgrade, "self-upgrade", false,
 		"let the control plane change the image of the agent's own Deployment, within its "+
 			"repository (docs/rings.md)")
+	cmd.Flags().BoolVar(&p.install.Reads, "reads", false,
+		"let people with access to an Application see its resources, from Argo CD's cache "+
+			"(docs/resources.md)")
+	cmd.Flags().StringSliceVar(&p.install.ReadNamespaces, "read-namespaces", nil,
+		"with --reads: namespaces of workloads whose Pods, logs and events they see too")
 	cmd.Flags().IntVar(&p.install.MaxDeletions, "max-deletions", 20,
 		"Applications that may be deleted within an hour without a release on the cluster")
 }

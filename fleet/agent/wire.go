@@ -390,7 +390,7 @@ const (
 	// nothing is declared for the agent now, as during a rebuild: see Retry-After
 	CodeUndeclared = "undeclared"
 	CodeInvalid    = "invalid" // the request is malformed
-	CodeEnded      = "ended"   // inspections: nobody waits for the answer any more
+	CodeEnded      = "ended"   // inspections: no reader waits for the answer
 )
 
 // Problem is the body of a refusal (RFC 9457, application/problem+json). A response of PathToken

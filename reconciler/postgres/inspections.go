@@ -32,7 +32,8 @@ func (s Inspections) OpenInspection(ctx context.Context, in registry.Inspection)
 	tenant := string(in.Application.ID.Tenant)
 	err := s.agents.transact(ctx, func(tx pgx.Tx) error {
 		// one at a time, so that the limits hold
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('inspections'))`); err != nil {
+		if _, err := tx.Exec(ctx,
+			`SELECT pg_advisory_xact_lock(hashtext('inspections'))`); err != nil {
 			return err
 		}
 		var connected, has bool
@@ -110,7 +111,7 @@ func (s Inspections) TakeInspection(ctx context.Context, id string) (
 	return parts, wrap(err, "answer of a read")
 }
 
-// CloseInspection ends a read and drops what is left of its answer. It is idempotent.
+// CloseInspection ends a read and drops the rest of its answer. It is idempotent.
 func (s Inspections) CloseInspection(ctx context.Context, id string) error {
 	err := s.agents.again(ctx, func() error {
 		_, err := s.agents.work.Exec(ctx, `DELETE FROM inspections WHERE id = $1`, id)

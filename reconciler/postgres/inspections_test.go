@@ -84,7 +84,8 @@ func TestAReadGoesFromOneReplicaToTheOtherAndBack(t *testing.T) {
 		registry.ErrInspectionEnded) {
 		t.Errorf("after its end: %v", err)
 	}
-	if news := must(k.Agents.AgentNews(t.Context(), -1, time.Time{}))(t); len(news.Inspections) != 0 {
+	news := must(k.Agents.AgentNews(t.Context(), -1, time.Time{}))(t)
+	if len(news.Inspections) != 0 {
 		t.Errorf("news: %v", news.Inspections)
 	}
 }
@@ -105,8 +106,9 @@ func TestAPartIsStoredForItsOwnEngineAndInOrder(t *testing.T) {
 		part   registry.InspectionPart
 		want   error
 	}{
-		"another agent":   {"globex.edge", partOf(in, 1, "x"), registry.ErrInspectionEnded},
-		"another read":    {acmeEdge, partOf(inspection(2, "a"), 1, "x"), registry.ErrInspectionEnded},
+		"another agent": {"globex.edge", partOf(in, 1, "x"), registry.ErrInspectionEnded},
+		"another read": {acmeEdge, partOf(inspection(2, "a"), 1, "x"),
+			registry.ErrInspectionEnded},
 		"the second part": {acmeEdge, partOf(in, 2, "x"), registry.ErrInspectionOrder},
 	} {
 		if err := answer(c.engine, c.part); !errors.Is(err, c.want) {
@@ -155,14 +157,14 @@ func TestAReadThatCannotBeAnsweredIsRefusedAtOnce(t *testing.T) {
 	foreign.Application.ID.Tenant = "globex" // its name is not one of globex's
 	unknown := inspection(2, "a")
 	unknown.Application.Name = "no-such"
-	nobody := inspection(3, "a")
-	nobody.Engine = "acme.own"
+	alone := inspection(3, "a")
+	alone.Engine = "acme.own"
 	for name, c := range map[string]struct {
 		in   registry.Inspection
 		want error
 	}{
 		"of another tenant": {foreign, mirror.ErrNoTree}, "unknown": {unknown, mirror.ErrNoTree},
-		"no agent has joined": {nobody, mirror.ErrInspectUnreachable},
+		"no agent has joined": {alone, mirror.ErrInspectUnreachable},
 	} {
 		if err := s.OpenInspection(t.Context(), c.in); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)

@@ -41,6 +41,10 @@ type Config struct {
 	Proxy        *url.URL // nil: the environment's
 	MaxDeletions int      // Applications deleted within an hour without an approval
 	NoSecrets    bool     // keep off the Secrets of Argo CD's namespace
+	// Reads lets people see the resources of Applications, and ReadNamespaces those namespaces of
+	// workloads whose Pods, logs and events they see too (ADR 0085).
+	Reads          bool
+	ReadNamespaces []string
 	// SelfUpgrade lets the agent change the image of its own Deployment, whose Pods work one after
 	// the other (ADR 0075).
 	SelfUpgrade bool

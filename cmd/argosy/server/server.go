@@ -271,7 +271,7 @@ func (v *Server) wakes(ctx context.Context) {
 			if v.hub != nil {
 				v.hub.Inspect(e)
 			}
-			return // nobody else waits for a read
+			return // the hub alone relays reads
 		}
 		if replica, id, ok := mirror.Answered(by); ok {
 			if v.hub != nil {

@@ -471,8 +471,8 @@ func (in Install) needs() []need {
 	var all []need
 	granted := map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(),
 		in.ArgoCDNamespace: in.argoRules(), "": in.clusterRules()}
-	for _, namespace := range in.ApplicationNamespaces {
-		granted[namespace] = applicationRules()
+	for _, namespace := range in.furtherNamespaces() {
+		granted[namespace] = in.furtherRules(namespace)
 	}
 	for namespace, rules := range granted {
 		for _, rule := range rules {

@@ -71,7 +71,8 @@ type Client struct {
 	audience  string
 	http      *http.Client
 	transport *http.Transport
-	answers   *http.Client // of reads that people wait for
+	answers   *http.Client    // of reads that people wait for
+	relay     *http.Transport // theirs
 	clock     *Clock
 	identity  *IdentityStore
 	version   string
@@ -113,9 +114,9 @@ func NewClient(s Settings, identity *IdentityStore) (*Client, error) {
 	relay.MaxIdleConns = 1
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
-		answers: &http.Client{Transport: relay, CheckRedirect: stay},
-		base:    base, audience: audience, transport: transport, clock: &Clock{}, identity: identity,
-		version: s.Version, protocol: agent.Protocol, log: s.Log,
+		answers: &http.Client{Transport: relay, CheckRedirect: stay}, relay: relay,
+		base: base, audience: audience, transport: transport, clock: &Clock{},
+		identity: identity, version: s.Version, protocol: agent.Protocol, log: s.Log,
 		instance: hex.EncodeToString(instance[:]), access: access{fetching: make(chan struct{}, 1)},
 		http: &http.Client{Transport: transport, CheckRedirect: stay},
 	}, nil

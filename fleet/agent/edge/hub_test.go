@@ -578,6 +578,7 @@ func (s *site) begin() {
 		s.Fatal(err)
 	}
 	client.transport.DialContext, client.transport.Proxy = s.hub.listener.dial, nil
+	client.relay.DialContext, client.relay.Proxy = s.hub.listener.dial, nil
 	s.client = client
 	s.Cleanup(client.Close)
 	s.f = NewFollower(FollowerConfig{Client: client, Namespace: "argocd", Version: "v1", Log: quiet,

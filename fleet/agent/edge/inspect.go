@@ -35,7 +35,7 @@ const (
 )
 
 // errWithdrawn ends a read that the hub does not list any more, or whose reader has gone.
-var errWithdrawn = errors.New("nobody waits for the read any more")
+var errWithdrawn = errors.New("no reader waits any more")
 
 // inspections are the reads that the agent answers.
 type inspections struct {
@@ -47,12 +47,13 @@ type inspections struct {
 	running int
 	all     sync.WaitGroup
 
-	pace sync.Mutex // held while a part waits for its turn
-	last time.Time  // when the last part began; guarded by pace
+	pace chan struct{} // held while a part waits
+	last time.Time     // when the last part began; guarded by pace
 }
 
 func newInspections(f *Follower) *inspections {
-	return &inspections{f: f, known: map[string]context.CancelCauseFunc{}}
+	return &inspections{f: f, known: map[string]context.CancelCauseFunc{},
+		pace: make(chan struct{}, 1)}
 }
 
 // run lets reads begin until ctx ends, and waits for their ends.
@@ -372,7 +373,7 @@ func (a *answering) send(ctx context.Context, part agent.InspectionPart) error {
 	a.part++
 	part.ID, part.Run, part.Part = a.id, a.run, a.part
 	for {
-		if err := a.inspections.turn(ctx); err != nil {
+		if err := a.inspections.waitPace(ctx); err != nil {
 			return err
 		}
 		err := a.inspections.f.Client.answer(ctx, part)
@@ -392,10 +393,14 @@ func (a *answering) send(ctx context.Context, part agent.InspectionPart) error {
 	}
 }
 
-// turn waits until the next part may begin.
-func (i *inspections) turn(ctx context.Context) error {
-	i.pace.Lock()
-	defer i.pace.Unlock()
+// waitPace waits until the next part may begin.
+func (i *inspections) waitPace(ctx context.Context) error {
+	select {
+	case i.pace <- struct{}{}:
+		defer func() { <-i.pace }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if wait := partPause - time.Since(i.last); wait > 0 && !pacing.Sleep(ctx, wait) {
 		return context.Cause(ctx)
 	}

@@ -59,6 +59,12 @@ type Install struct {
 	// SelfUpgrade lets the agent change the image of its own Deployment, and gives it the Lease by
 	// which its Pods work one after the other (ADR 0075).
 	SelfUpgrade bool
+	// Reads lets the agent show people the resources of Applications (ADR 0085): it connects to the
+	// Redis of its Argo CD through the API server.
+	Reads bool
+	// ReadNamespaces are the namespaces of workloads whose Pods, logs and events it reads too. They
+	// need Reads.
+	ReadNamespaces []string
 	// EgressOnly adds a NetworkPolicy that denies ingress and allows egress to DNS and the ports of
 	// the hub and the API server.
 	EgressOnly bool
@@ -118,20 +124,34 @@ func (in Install) check() error {
 	return nil
 }
 
-// CheckNamespaces checks ApplicationNamespaces, which are exact and neither Argo CD's namespace nor
-// the agent's.
+// CheckNamespaces checks ApplicationNamespaces and ReadNamespaces, which are exact and neither Argo
+// CD's namespace nor the agent's.
 func (in Install) CheckNamespaces() error {
 	in = in.withDefaults()
-	for i, ns := range in.ApplicationNamespaces {
+	if len(in.ReadNamespaces) > 0 && !in.Reads {
+		return errors.New("--read-namespaces needs --reads")
+	}
+	for flag, names := range map[string][]string{
+		"--application-namespaces": in.ApplicationNamespaces,
+		"--read-namespaces":        in.ReadNamespaces} {
+		if err := in.checkNamespaces(names); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	return nil
+}
+
+func (in Install) checkNamespaces(names []string) error {
+	for i, ns := range names {
 		err := fleet.ValidateNamespace(ns)
 		switch {
 		case err == nil && (ns == in.ArgoCDNamespace || ns == in.Namespace):
 			err = fmt.Errorf("%q is the namespace of Argo CD or of the agent", ns)
-		case err == nil && slices.Contains(in.ApplicationNamespaces[:i], ns):
+		case err == nil && slices.Contains(names[:i], ns):
 			err = fmt.Errorf("%q is there twice", ns)
 		}
 		if err != nil {
-			return fmt.Errorf("--application-namespaces: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -145,8 +165,8 @@ func (in Install) Objects() ([]runtime.Object, error) {
 	}
 	all := []runtime.Object{in.namespace(), in.account(), in.ownRole(), in.bind(in.Namespace),
 		in.argoRole(), in.bind(in.ArgoCDNamespace), in.clusterRole(), in.clusterBinding()}
-	for _, ns := range in.ApplicationNamespaces {
-		all = append(all, in.role(ns, applicationRules()), in.bind(ns))
+	for _, ns := range in.furtherNamespaces() {
+		all = append(all, in.role(ns, in.furtherRules(ns)), in.bind(ns))
 	}
 	if in.writesSecrets() {
 		all = append(all, in.policy(), in.policyBinding())
@@ -287,7 +307,10 @@ func (in Install) argoRules() []rbac.PolicyRule {
 	if in.InstallArgoCD {
 		rules = append(rules, installRules(in.PublicOnly)...)
 	}
-	if len(in.ApplicationNamespaces) > 0 { // whether Argo CD serves them
+	if in.Reads && !in.InstallArgoCD {
+		rules = append(rules, in.redisRules()...)
+	}
+	if len(in.ApplicationNamespaces) > 0 || in.Reads { // what Argo CD serves, and its Redis
 		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
 			"configmaps"}, ResourceNames: []string{"argocd-cmd-params-cm"},
 			Verbs: []string{"get"}})
@@ -327,6 +350,57 @@ func installRules(public bool) []rbac.PolicyRule {
 				Verbs: []string{"create"}})
 	}
 	return rules
+}
+
+// redisRules are the rights to connect to the Redis of Argo CD, which installRules include.
+func (in Install) redisRules() []rbac.PolicyRule {
+	rules := []rbac.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/portforward"},
+			Verbs: []string{"create"}},
+	}
+	if in.PublicOnly { // otherwise argoRules cover it
+		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
+			"secrets"}, ResourceNames: []string{redisSecret}, Verbs: []string{"get"}})
+	}
+	return rules
+}
+
+// furtherNamespaces are the namespaces besides Argo CD's and the agent's in which it has rights.
+func (in Install) furtherNamespaces() []string {
+	all := slices.Clone(in.ApplicationNamespaces)
+	for _, ns := range in.ReadNamespaces {
+		if !slices.Contains(all, ns) {
+			all = append(all, ns)
+		}
+	}
+	return all
+}
+
+func (in Install) furtherRules(namespace string) (rules []rbac.PolicyRule) {
+	if slices.Contains(in.ApplicationNamespaces, namespace) {
+		rules = append(rules, applicationRules()...)
+	}
+	if slices.Contains(in.ReadNamespaces, namespace) {
+		rules = append(rules, readRules()...)
+	}
+	return rules
+}
+
+// readRules are the rights to read what Argo CD keeps no manifest of: the objects that controllers
+// make of an Application's resources. No Secret is one of them.
+func readRules() []rbac.PolicyRule {
+	get := []string{"get"}
+	return []rbac.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods", "pods/log", "endpoints",
+			"persistentvolumeclaims"}, Verbs: get},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"replicasets", "controllerrevisions"},
+			Verbs: get},
+		{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: get},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"},
+			Verbs: get},
+	}
 }
 
 // writesSecrets reports whether the agent has a right to write Secrets in Argo CD's namespace.
@@ -431,6 +505,12 @@ func (in Install) Arguments() []string {
 	if len(in.ApplicationNamespaces) > 0 {
 		args = append(args, "--application-namespaces",
 			strings.Join(in.ApplicationNamespaces, ","))
+	}
+	if in.Reads {
+		args = append(args, "--reads")
+	}
+	if len(in.ReadNamespaces) > 0 {
+		args = append(args, "--read-namespaces", strings.Join(in.ReadNamespaces, ","))
 	}
 	if in.SelfUpgrade {
 		args = append(args, "--self-upgrade", "--ops", fmt.Sprintf(":%d", opsPort))

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ func TestManifestMatchesItsGoldenFile(t *testing.T) {
 		"gitops", "http://proxy.example.com:3128", "10.0.0.0/8", 5
 	full.EgressOnly, full.PublicOnly = true, true
 	full.ApplicationNamespaces = []string{"shop-apps", "more-apps"}
+	full.Reads, full.ReadNamespaces = true, []string{"shop", "more-apps"}
 	for name, in := range map[string]Install{"manifest.yaml": install(),
 		"manifest-full.yaml": full} {
 		got, err := in.Manifest()
@@ -48,8 +50,9 @@ func TestRightsAreMinimal(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		in := install().withDefaults()
 		in.PublicOnly, in.ApplicationNamespaces = public, []string{"shop-apps"}
+		in.Reads = !public // with public it may read the password of Redis alone
 		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), in.clusterRules(),
-			applicationRules()) {
+			applicationRules(), readRules()) {
 			if s := strings.Join(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources),
 				" "); strings.Contains(s, "*") {
 				t.Errorf("a wildcard: %v", rule)
@@ -105,5 +108,40 @@ func TestInstallRejectsUnsafeOptions(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Reading the resources of workloads is never a right to write, nor to read a Secret.
+func TestRightsToReadAreNoOthers(t *testing.T) {
+	for _, rule := range readRules() {
+		for _, verb := range rule.Verbs {
+			if verb != "get" && verb != "list" || slices.Contains(rule.Resources, "secrets") {
+				t.Errorf("%v", rule)
+			}
+		}
+	}
+	in := install().withDefaults()
+	if text := fmt.Sprint(in.argoRules()); strings.Contains(text, "portforward") {
+		t.Errorf("without --reads: %s", text)
+	}
+	in.ReadNamespaces = []string{"shop"}
+	if err := in.CheckNamespaces(); err == nil || !strings.Contains(err.Error(), "--reads") {
+		t.Errorf("without --reads: %v", err)
+	}
+	in.Reads = true
+	for _, wrong := range []string{"argocd", "argosy-agent", "Shop", "*"} {
+		in.ReadNamespaces = []string{wrong}
+		if err := in.CheckNamespaces(); err == nil || !strings.Contains(err.Error(),
+			"--read-namespaces") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	in.ReadNamespaces, in.ApplicationNamespaces = []string{"shop", "apps"}, []string{"apps"}
+	if got := in.furtherNamespaces(); !slices.Equal(got, []string{"apps", "shop"}) {
+		t.Errorf("%v", got)
+	}
+	both := in.furtherRules("apps")
+	if len(both) != len(applicationRules())+len(readRules()) {
+		t.Errorf("%v", both)
 	}
 }

@@ -111,7 +111,7 @@ func (h *Hub) inspections(w http.ResponseWriter, r *http.Request) error {
 	err = h.storePart(ctx, who.Engine, part)
 	switch {
 	case errors.Is(err, registry.ErrInspectionEnded):
-		return refused(http.StatusGone, agent.CodeEnded, "nobody waits for this read",
+		return refused(http.StatusGone, agent.CodeEnded, "no reader waits for this answer",
 			"stop answering it")
 	case errors.Is(err, registry.ErrInspectionOrder):
 		return refused(http.StatusConflict, agent.CodeInvalid, "not the next part of this answer",

@@ -83,7 +83,7 @@ func (i *Inspector) wake(id string) {
 	}
 }
 
-// notify tells the reader's replica of a part. A lost notification delays the part by takeInterval.
+// notify wakes the reader's replica. A lost notification delays a part by takeInterval.
 func (i *Inspector) notify(ctx context.Context, replica, id string) {
 	if err := i.hub.store.Notify(ctx, mirror.NoticeAnswered(replica, id)); err != nil {
 		i.hub.log.DebugContext(ctx, "no notification; the reader polls", "error", err)
@@ -169,7 +169,7 @@ func (i *Inspector) Logs(ctx context.Context, app mirror.InspectedApplication,
 		}
 		if len(lines) > 0 {
 			if err := sink(lines); err != nil {
-				return mirror.LogCancelled, nil //nolint:nilerr // the reader has gone: see engine.Inspector
+				return mirror.LogCancelled, nil //nolint:nilerr // of the sink: the reader has gone
 			}
 		}
 		switch {

@@ -226,8 +226,8 @@ type Inspections interface {
 	// database has lost the read.
 	TakeInspection(ctx context.Context, id string) ([]registry.InspectionPart, error)
 
-	// CloseInspection ends a read and drops what is left of its answer. SweepInspections does it
-	// for every read whose reader has gone.
+	// CloseInspection ends a read and drops the rest of its answer. SweepInspections does it for
+	// every read whose reader has gone.
 	CloseInspection(ctx context.Context, id string) error
 	SweepInspections(ctx context.Context) error
 
