@@ -376,6 +376,10 @@ func protocol() []protocolRequest {
 			out: reflect.TypeFor[agent.ComparisonTasks](), status: http.StatusOK,
 			summary: "The next Applications of the agent's engine to compare under the next " +
 				"version of its Argo CD, at most " + strconv.Itoa(agent.MaxTasks)},
+		{method: http.MethodPost, path: agent.PathInspections, id: "agent-inspections",
+			in: reflect.TypeFor[agent.InspectionPart](), status: http.StatusNoContent,
+			summary: "One part of the answer to a read of the agent's stream; 410 if no reader " +
+				"waits for it, 429 while the reader has not taken the earlier parts"},
 		{method: http.MethodGet, path: agent.PathProbe, id: "agent-probe", open: true,
 			outType: "text/event-stream", status: http.StatusOK,
 			summary: "A stream of " + agent.ProbeGap.String() +
