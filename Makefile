@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-rollout bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-pool load-rebalance load-remedies load-ring load-rollout clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-page bench-rollout bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-pool load-rebalance load-remedies load-ring load-rollout clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -117,6 +117,9 @@ bench-pulls: ## measure webhook deliveries and the plan of a pull request
 
 bench-agents: ## measure the load of agents and how fast changes reach them (SMALL=1 for a short run)
 	@scripts/bench.sh agents
+
+bench-page: ## measure the page in a real browser with 25,000 Applications, and 200 people during a storm of changes
+	@scripts/bench.sh page
 
 bench-rollout: ## measure a rollout of 200 environments in four waves, over the time that the Applications need
 	@scripts/bench.sh rollout

@@ -103,7 +103,8 @@ func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
 		api.Simulator
 		api.Decider
 		api.Tokens
-	}{store, store, store, store, store, store, store})
+		api.Finder
+	}{store, store, store, store, store, store, store, store})
 	for _, list := range []string{"/agents", "/agent-tokens", "/own-applications"} {
 		s.want(s.get(list, platformToken), http.StatusOK, `"items":[]`)
 	}

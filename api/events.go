@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,8 +94,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token
 			return
 		case <-s.feed.done:
 			return
-		case <-l.wake:
+		case <-l.missed:
+			s.feed.resume(l)
 			if last, err = s.send(ctx, out, token.Scope(), last); err != nil {
+				return // the client reconnects with its last id
+			}
+		case batch := <-l.news:
+			if last, err = out.batch(batch, token.Tenant, last); err != nil {
 				return // the client reconnects with its last id
 			}
 		case <-beat.C:
@@ -132,6 +138,7 @@ func (s *Server) send(ctx context.Context, out *eventWriter, scope view.Scope, l
 		if err != nil {
 			return last, err
 		}
+		s.feed.note(events)
 		for _, e := range events {
 			if err := out.event(e); err != nil {
 				return last, err
@@ -151,12 +158,40 @@ type eventWriter struct {
 }
 
 func (o *eventWriter) event(e view.Event) error {
-	data, err := json.Marshal(e)
+	text, err := messageOf(e)
 	if err != nil {
 		return err
 	}
-	return o.write("id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) +
-		"\ndata: " + string(printable.JSON(data)) + "\n\n")
+	return o.write(text)
+}
+
+// messageOf returns the event in the format of the stream.
+func messageOf(e view.Event) (string, error) {
+	data, err := json.Marshal(e)
+	return "id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) +
+		"\ndata: " + string(printable.JSON(data)) + "\n\n", err
+}
+
+// batch writes the events of a batch that are in scope and later than last, in one message to the
+// network.
+func (o *eventWriter) batch(b *eventBatch, tenant fleet.TenantName, last int64) (int64, error) {
+	var text strings.Builder
+	for i, e := range b.events {
+		if e.Seq > last && visibleTo(tenant, e) {
+			text.WriteString(b.messages[i])
+		}
+	}
+	last = max(last, b.last)
+	if text.Len() == 0 {
+		return last, nil
+	}
+	return last, o.write(text.String())
+}
+
+// visibleTo reports whether a caller of the tenant, or of the platform, sees the event. It is the
+// rule of History.Events within a scope: a tenant sees nothing of an earlier tenant of its name.
+func visibleTo(tenant fleet.TenantName, e view.Event) bool {
+	return tenant == "" || e.Tenant == tenant && !e.Former
 }
 
 func (o *eventWriter) comment(text string) error { return o.write(": " + text + "\n\n") }
@@ -190,15 +225,16 @@ func kindWord(kind string) string {
 }
 
 const (
-	// poll interval: a notification may be lost, a poll may not
-	feedInterval = 2 * time.Second
+	// poll interval while a stream is open: changes of status send no notification, which would
+	// serialize the commits of all engines
+	feedInterval = 250 * time.Millisecond
 	feedDebounce = 100 * time.Millisecond // notifications within it count once
 	feedBatch    = 1000
 )
 
-// feed polls new events once for all open streams and wakes the affected ones. Without an open
-// stream it does not poll. It forwards no event: each stream reads its own events within its own
-// scope.
+// feed reads new events once for all open streams, encodes each once, and passes them on. Without an
+// open stream it does not read. It waits for no stream: one that does not keep up reads what it has
+// missed itself.
 type feed struct {
 	reader History
 	log    *slog.Logger
@@ -208,18 +244,32 @@ type feed struct {
 	mu      sync.Mutex
 	streams map[*listener]struct{}
 	perWho  map[string]int
+	// when an event of a tenant, or of the platform, and of any was passed on last
+	changed    map[fleet.TenantName]time.Time
+	changedAny time.Time
+}
+
+// eventBatch is what one read of the feed has found. All streams share it, and none changes it.
+type eventBatch struct {
+	events   []view.Event
+	messages []string // of the events, as they are sent
+	last     int64    // newest number that was read
 }
 
 // listener is one open stream.
 type listener struct {
 	tenant fleet.TenantName
 	who    string
-	wake   pacing.Signal // of capacity 1: repeated wakes count once
+	news   chan *eventBatch
+	missed pacing.Signal // the stream must read from the store what it has not received
+	// it gets no batches before it has read what it has missed: a later batch would hide that
+	behind bool
 }
 
 func newFeed(reader History, log *slog.Logger) *feed {
 	return &feed{reader: reader, log: log, wake: pacing.NewSignal(), done: make(chan struct{}),
-		streams: map[*listener]struct{}{}, perWho: map[string]int{}}
+		streams: map[*listener]struct{}{}, perWho: map[string]int{},
+		changed: map[fleet.TenantName]time.Time{}}
 }
 
 func (f *feed) notify() { f.wake.Set() }
@@ -227,6 +277,7 @@ func (f *feed) notify() { f.wake.Set() }
 const (
 	maxStreams       = 1024 // of this replica
 	maxStreamsPerWho = 32   // of one token
+	maxBatches       = 16   // that wait for one stream
 )
 
 // join opens a stream, or returns false if there are too many.
@@ -236,7 +287,8 @@ func (f *feed) join(tenant fleet.TenantName, who string) (*listener, bool) {
 	if len(f.streams) >= maxStreams || f.perWho[who] >= maxStreamsPerWho {
 		return nil, false
 	}
-	l := &listener{tenant: tenant, who: who, wake: pacing.NewSignal()}
+	l := &listener{tenant: tenant, who: who, news: make(chan *eventBatch, maxBatches),
+		missed: pacing.NewSignal()}
 	f.streams[l] = struct{}{}
 	f.perWho[who]++
 	return l, true
@@ -281,49 +333,103 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// poll reads the events after last, wakes the affected streams and returns the new last. The first
-// poll has no earlier state and wakes all.
+// poll reads the events after last, passes them to the streams and returns the new last. The first
+// poll has no earlier state: each stream reads for itself.
 func (f *feed) poll(ctx context.Context, last int64) int64 {
-	if last < 0 {
-		_, newest, err := f.reader.Events(ctx, view.Scope{}, -1, 0)
-		if err != nil {
-			f.log.WarnContext(ctx, "event streams are paused: the mirror cannot be read", "error",
-				err)
-			return last
-		}
-		f.announce(nil)
-		return newest
-	}
 	for {
+		first := last < 0
 		events, newest, err := f.reader.Events(ctx, view.Scope{}, last, feedBatch)
 		if err != nil {
 			f.log.WarnContext(ctx, "event streams are paused: the mirror cannot be read", "error",
 				err)
 			return last
 		}
-		if len(events) > 0 {
-			f.announce(events)
+		if last = newest; first {
+			f.missed()
+			return last
 		}
-		last = newest
+		f.publish(events, newest)
 		if len(events) < feedBatch {
 			return last
 		}
 	}
 }
 
-// announce wakes the streams that the events affect; nil affects all.
-func (f *feed) announce(events []view.Event) {
-	everyone := events == nil
-	concerned := map[fleet.TenantName]bool{}
+// missed makes every stream read from the store.
+func (f *feed) missed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for l := range f.streams {
+		l.behind = true
+		l.missed.Set()
+	}
+}
+
+// resume passes batches to the stream again. Those that it has not read are dropped: the stream
+// reads the store next.
+func (f *feed) resume(l *listener) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.behind = false
+	for len(l.news) > 0 {
+		<-l.news
+	}
+}
+
+// note records that these events are sent now: no read that began before answers a request that
+// follows.
+func (f *feed) note(events []view.Event) {
+	if len(events) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changedAny = time.Now()
 	for _, e := range events {
-		concerned[e.Tenant] = true
-		everyone = everyone || e.Tenant == ""
+		f.changed[e.Tenant] = f.changedAny
+	}
+}
+
+// changedAt returns when an event was last passed on that concerns the tenant, or the platform if
+// it is empty.
+func (f *feed) changedAt(tenant fleet.TenantName) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if tenant == "" {
+		return f.changedAny
+	}
+	if of := f.changed[tenant]; of.After(f.changed[""]) {
+		return of
+	}
+	return f.changed[""]
+}
+
+// publish passes events to the streams that they concern.
+func (f *feed) publish(events []view.Event, last int64) {
+	if len(events) == 0 {
+		return
+	}
+	batch := &eventBatch{events: events, messages: make([]string, len(events)), last: last}
+	of := map[fleet.TenantName]bool{}
+	f.note(events)
+	for i, e := range events {
+		of[e.Tenant] = true
+		var err error
+		if batch.messages[i], err = messageOf(e); err != nil {
+			f.log.Error("failed to encode an event", "event", e.Seq, "error", err)
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for l := range f.streams {
-		if everyone || l.tenant == "" || concerned[l.tenant] {
-			l.wake.Set()
+		if l.behind || l.tenant != "" && !of[l.tenant] {
+			continue
+		}
+		select {
+		case l.news <- batch:
+		default: // it is slow: it reads all of it later, at once
+			l.behind = true
+			l.missed.Set()
 		}
 	}
 }

@@ -143,6 +143,7 @@ func (b *safeBuffer) String() string {
 
 // anyStore combines all stores of the API.
 type anyStore interface {
+	api.Finder
 	api.Inventory
 	api.History
 	api.State

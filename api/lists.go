@@ -59,6 +59,8 @@ type (
 		ByTenant
 		ByDeployment
 		ByEnvironment
+		ByLabels
+		ByText
 	}
 	setsIn struct {
 		Paging
@@ -73,6 +75,9 @@ type (
 		ByEngine
 		ByRevision
 		ByName
+		ByLabels
+		ByText
+		ByImage
 		Sync   mirror.SyncState   `query:"sync" enum:"Synced,OutOfSync,Unknown"`
 		Health mirror.HealthState `query:"health" enum:"Healthy,Progressing,Degraded,Suspended,Missing,Unknown"`
 		Apply  mirror.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
@@ -95,6 +100,8 @@ type (
 		ByTenant
 		ByEngine
 		ByRevision
+		Kind  mirror.OperationKind  `query:"kind" maxLength:"32" pattern:"^[A-Za-z]+$" doc:"Such as Sync or Move"`
+		State mirror.OperationState `query:"state" enum:"Pending,Running,Succeeded,Failed,Held"`
 	}
 	remediesIn struct {
 		Paging
@@ -177,8 +184,8 @@ func (in *environmentsIn) query() (view.Filter, view.Page) {
 		in.page()
 }
 func (in *deploymentsIn) query() (view.Filter, view.Page) {
-	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
-		in.page()
+	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment,
+		Labels: in.selector, Text: in.Text}, in.page()
 }
 func (in *setsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
@@ -187,11 +194,12 @@ func (in *applicationsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment,
 			Engine:   in.Engine,
 			Revision: in.Revision, Sync: in.Sync, Health: in.Health, Apply: in.Apply,
-			Name: in.Name},
+			Name: in.Name, Labels: in.selector, Text: in.Text, Image: in.Image},
 		in.page()
 }
 func (in *operationsIn) query() (view.Filter, view.Page) {
-	return view.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
+	return view.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision,
+		OperationKind: in.Kind, OperationState: in.State}, in.page()
 }
 func (in *remediesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Engine: in.Engine}, in.page()

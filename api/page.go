@@ -24,6 +24,7 @@ var pageFiles embed.FS
 // website serves the pages. It reads as the API does, with the token of a cookie.
 type website struct {
 	*Server
+	reader Reader // in place of the Server's: see sharedReader
 	// overviews are shared by all viewers.
 	overviews sharedRead[overview]
 	arounds   sharedRead[around]

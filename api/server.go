@@ -25,6 +25,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -69,6 +70,7 @@ type Server struct {
 	mux        *http.ServeMux
 	api        huma.API
 	feed       *feed
+	counts     sharedRead[[]view.StateCount]
 	readLimits readLimits
 	handler    http.Handler
 }
@@ -92,10 +94,12 @@ func New(c Config) *Server {
 	}
 	s.inspect.from = c.Inspector
 	s.feed = newFeed(c.Reader.History, s.log)
+	s.counts.changed = s.feed.changedAt
 	s.api = humago.New(s.mux, document())
 	s.api.UseMiddleware(s.authenticate)
 	s.registerLists()
 	s.registerObjects()
+	s.registerFinder()
 	s.registerPulls()
 	s.registerSimulate()
 	s.registerInspect()
@@ -105,8 +109,8 @@ func New(c Config) *Server {
 	s.registerAgents()
 	describeProtocol(s.api)
 	s.registerEvents()
-	(&website{Server: s}).registerPage()
-	s.handler = s.observed(s.recovered(secured(bounded(s.mux))))
+	s.newWebsite().registerPage()
+	s.handler = s.observed(s.recovered(secured(bounded(renewals(s.mux)))))
 	return s
 }
 

@@ -11,17 +11,25 @@ import (
 )
 
 const (
-	// maximum age of a reused result; a page requests it a second and a half after its event
-	sharedAge  = time.Second
-	forgetting = 10 * time.Minute // after which an unused result is dropped
+	sharedAge  = time.Second      // maximum age of a reused result
+	forgetting = 30 * time.Second // after which an unused result is dropped
 )
 
 // sharedRead shares one read among all callers: one read at a time for each tenant (the platform is
-// ""). Each caller sees the mirror as it was at most sharedAge before its request, or later by a
-// quarter of a read's duration: reads cost the database the same, however many pages are open.
+// "") and subject. Each caller sees the mirror as it was at most sharedAge before its request, or
+// four times a read's duration, and never as it was before an event that was sent before the
+// request: reads cost the database the same, however many pages are open.
 type sharedRead[T any] struct {
+	// changed returns when an event was last sent that concerns the tenant; nil: never
+	changed func(fleet.TenantName) time.Time
+
 	mu sync.Mutex
-	of map[fleet.TenantName]*reading[T]
+	of map[readKey]*reading[T]
+}
+
+type readKey struct {
+	tenant  fleet.TenantName
+	subject string
 }
 
 type reading[T any] struct {
@@ -34,9 +42,17 @@ type reading[T any] struct {
 
 func (o *sharedRead[T]) get(ctx context.Context, of fleet.TenantName,
 	read func(context.Context) (T, error)) (T, error) {
-	asked := time.Now()
+	return o.getOf(ctx, of, "", read)
+}
+
+func (o *sharedRead[T]) getOf(ctx context.Context, of fleet.TenantName, subject string,
+	read func(context.Context) (T, error)) (T, error) {
+	asked := demand{at: time.Now()}
+	if o.changed != nil {
+		asked.changed = o.changed(of)
+	}
 	for {
-		r := o.join(ctx, of, asked, read)
+		r := o.join(ctx, readKey{of, subject}, asked, read)
 		select {
 		case <-ctx.Done():
 			var none T
@@ -49,13 +65,16 @@ func (o *sharedRead[T]) get(ctx context.Context, of fleet.TenantName,
 	}
 }
 
-// fresh reports whether the result is recent enough for a request at that time.
-func (r *reading[T]) fresh(asked time.Time) bool {
-	return asked.Sub(r.began) <= max(sharedAge, 4*r.took)
+// demand is when a result was requested, and when an event was last sent before that.
+type demand struct{ at, changed time.Time }
+
+// fresh reports whether the result is recent enough for a request.
+func (r *reading[T]) fresh(asked demand) bool {
+	return asked.at.Sub(r.began) <= max(sharedAge, 4*r.took) && !r.began.Before(asked.changed)
 }
 
 // join returns the read in progress, or the last one if it is fresh enough, or a new one.
-func (o *sharedRead[T]) join(ctx context.Context, of fleet.TenantName, asked time.Time,
+func (o *sharedRead[T]) join(ctx context.Context, of readKey, asked demand,
 	read func(context.Context) (T, error)) *reading[T] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,11 +90,11 @@ func (o *sharedRead[T]) join(ctx context.Context, of fleet.TenantName, asked tim
 	}
 	r := &reading[T]{began: time.Now(), done: make(chan struct{})}
 	if o.of == nil {
-		o.of = map[fleet.TenantName]*reading[T]{}
+		o.of = map[readKey]*reading[T]{}
 	}
-	for tenant, old := range o.of {
+	for key, old := range o.of {
 		if r.began.Sub(old.began) > forgetting {
-			delete(o.of, tenant)
+			delete(o.of, key)
 		}
 	}
 	o.of[of] = r

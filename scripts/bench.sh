@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|slow|placement|fleet|pulls|agents|rollout [options of test/bench]
+# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|slow|placement|fleet|pulls|agents|page|rollout [options of test/bench]
 # JSON with every sample goes to .cache/bench. A quick look: scripts/bench.sh core -n 500 -sizes 100,300,1000 -memory 1000 -flat 500 -blocks 2
 # or scripts/bench.sh placement -place 3000 -blocks 2, or scripts/bench.sh agents -small
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?"usage: scripts/bench.sh core|slow|placement|fleet|pulls|agents|rollout [options]"}
+what=${1:?"usage: scripts/bench.sh core|slow|placement|fleet|pulls|agents|page|rollout [options]"}
 shift
 case $what in
 core)
@@ -54,6 +54,11 @@ rollout)
   go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy
   go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   exec .cache/bin/bench -only rollout "$@"
+  ;;
+page)
+  scripts/parts.sh postgres chromium
+  go build -ldflags="-s -w" -o .cache/bin/bench-page ./test/bench/page
+  exec .cache/bin/bench-page "$@"
   ;;
 agents)
   scripts/parts.sh postgres lab argocd-3.5

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -30,7 +31,9 @@ func values(f view.Filter) url.Values {
 		"deployment": string(f.Deployment), "engine": string(f.Engine),
 		"revision": string(f.Revision), "sync": string(f.Sync), "health": string(f.Health),
 		"apply": string(f.Apply), "name": f.Name,
-		"state": string(f.State),
+		"state": cmp.Or(string(f.State), string(f.OperationState)),
+		"kind":  string(f.OperationKind), "labels": f.Labels.String(), "text": f.Text,
+		"image": f.Image,
 	} {
 		if value != "" {
 			q.Set(name, value)

@@ -121,6 +121,7 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 		{Name: "Target revision", Value: table.Text(v.TargetRevision)},
 		{Name: "Synced revision", Value: table.Text(v.SyncedRevision)},
 		{Name: "Declared at", Value: table.Text(v.Revision)},
+		{Name: "Images", Value: table.Text(strings.Join(v.Images, "\n"))},
 		{Name: "Resources", Value: table.Number(v.Resources)},
 		{Name: "Created", Value: ago(&v.CreatedAt, now)},
 		{Name: "Changed", Value: ago(&v.ChangedAt, now)},
@@ -448,6 +449,9 @@ func describeOperation(ctx context.Context, c *client.Client, id string) (descri
 // recent is the number of revisions searched for a shortened one.
 const recent = 1000
 
+// shownChanges is the maximum number of changes that are shown of a revision.
+const shownChanges = 200
+
 func describeRevision(ctx context.Context, c *client.Client, digits string) (description, error) {
 	revision := fleet.Revision(digits)
 	if len(digits) < 40 {
@@ -466,8 +470,15 @@ func describeRevision(ctx context.Context, c *client.Client, digits string) (des
 	if err != nil {
 		return description{}, err
 	}
+	changes, err := c.Changes(ctx, revision, shownChanges)
+	if err != nil {
+		return description{}, err
+	}
 	now := time.Now()
-	return description{item: v, sections: []section{{facts: []table.Fact{
+	return description{item: struct {
+		view.Revision
+		Changes []view.Change `json:"changes"`
+	}{v, changes}, sections: []section{{facts: []table.Fact{
 		{Name: "Revision", Value: table.Text(v.Revision)},
 		{Name: "Subject", Value: table.Text(v.Subject)},
 		{Name: "Author", Value: table.Text(v.Author)},
@@ -480,7 +491,25 @@ func describeRevision(ctx context.Context, c *client.Client, digits string) (des
 		{Name: "Held", Value: count(v.Held)},
 		{Name: "Problems", Value: count(v.Problems)},
 		{Name: "Pending", Value: table.Number(v.Pending)},
-	}}}}, nil
+	}}, {title: "Objects that it has written and no later revision again",
+		table: tabulate(changes, changeColumns, false, now)}}}, nil
+}
+
+var changeColumns = []column[view.Change]{
+	{head: "ACTION", of: func(c view.Change, _ time.Time) table.Value {
+		return table.Text(c.Action)
+	}},
+	{head: "KIND", of: func(c view.Change, _ time.Time) table.Value { return table.Text(c.Kind) }},
+	{head: "NAME", of: func(c view.Change, _ time.Time) table.Value { return table.Text(c.Name) }},
+	{head: "ENGINE", of: func(c view.Change, _ time.Time) table.Value {
+		return table.Text(c.Engine)
+	}},
+	{head: "APPLY", of: func(c view.Change, _ time.Time) table.Value {
+		return table.State(c.Apply)
+	}},
+	{head: "REASON", of: func(c view.Change, _ time.Time) table.Value {
+		return table.Text(c.Message)
+	}},
 }
 
 func describePull(ctx context.Context, c *client.Client, name string) (description, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func findResource(word string) (resource, error) {
 var resources = []resource{
 	{plural: "applications", aliases: []string{"application", "apps", "app"},
 		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync",
-			"health", "apply"},
+			"health", "apply", "image", "text"},
 		list:    lister(shownApplications, shownApplication.name, shownColumns()),
 		named:   namedApplication,
 		example: "acme/checkout@prod-eu -o jsonpath='{.targetRevision}'"},
@@ -184,7 +185,7 @@ var resources = []resource{
 		list: lister((*client.Client).Owners, func(v view.Owner) string { return v.Name },
 			ownerColumns)},
 	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{
-		"tenant", "engine", "revision"},
+		"tenant", "engine", "revision", "kind", "state"},
 		list: lister((*client.Client).Operations, func(o mirror.Operation) string { return o.ID },
 			operationColumns)},
 	{plural: "moves", aliases: []string{"move"}, filters: []string{"tenant", "environment"},
@@ -272,6 +273,16 @@ var filterHelp = map[string]string{
 	"health":   "only with this health: Healthy|Progressing|Degraded|Suspended|Missing|Unknown",
 	"apply":    "only in this apply state: Pending|Applied|Failed|Conflict|Deleting|Held",
 	"state":    "only in this state: open|merged|closed",
+	"image":    "only running this image, a repository with or without a tag",
+	"text":     "only with this part of tenant/deployment@environment",
+	"kind":     "only of this kind, such as Sync or Move",
+
+	"operations.state": "only in this state: Pending|Running|Succeeded|Failed|Held",
+}
+
+// helpOf is the help of a filter flag of a kind.
+func helpOf(kind, flag string) string {
+	return cmp.Or(filterHelp[kind+"."+flag], filterHelp[flag])
 }
 
 // listView prints one list, once or at each change.
@@ -287,6 +298,7 @@ type listView struct {
 // query holds the filter flags of a command.
 type query struct {
 	tenant, environment, deployment, engine, revision, sync, health, apply, state string
+	image, text, kind                                                             string
 	limit                                                                         int
 }
 
@@ -305,7 +317,7 @@ func getOne(a *app, r resource) *cobra.Command {
 		Short: "List " + r.plural, Example: example, ValidArgsFunction: a.completeNames(r)}
 	out := addFormat(cmd, "table", "wide", "json", "yaml", "name")
 	for _, name := range r.filters {
-		cmd.Flags().StringVar(q.flag(name), name, "", filterHelp[name])
+		cmd.Flags().StringVar(q.flag(name), name, "", helpOf(r.plural, name))
 		a.completeFlag(cmd, name)
 	}
 	if slices.Contains(r.filters, "tenant") {
@@ -430,7 +442,9 @@ func (q *query) filter() view.Filter {
 		Deployment: fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine),
 		Revision: fleet.Revision(q.revision),
 		Sync:     mirror.SyncState(q.sync), Health: mirror.HealthState(q.health),
-		Apply: mirror.ApplyState(q.apply), State: forge.PullState(q.state)}
+		Apply: mirror.ApplyState(q.apply), State: forge.PullState(q.state),
+		Image: q.image, Text: q.text, OperationKind: mirror.OperationKind(q.kind),
+		OperationState: mirror.OperationState(q.state)}
 }
 
 func (l listView) print(found listing) error {
@@ -489,5 +503,5 @@ func (q *query) flag(name string) *string {
 	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment,
 		"deployment": &q.deployment, "engine": &q.engine,
 		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply,
-		"state": &q.state}[name]
+		"state": &q.state, "image": &q.image, "text": &q.text, "kind": &q.kind}[name]
 }

@@ -95,7 +95,8 @@ func root(a *app) *cobra.Command {
 	})
 	for group, commands := range map[string][]*cobra.Command{
 		groupWrite: writing(a),
-		groupAsk: append(inspectCommands(a), getCommand(a), describeCommand(a),
+		groupAsk: append(inspectCommands(a), getCommand(a), searchCommand(a),
+			matrixCommand(a), describeCommand(a),
 			explainCommand(a), simulateCommand(a), loginCommand(a), logoutCommand(a), contextCommand(a), openCommand(a),
 			tokenCommand(a), agentCommand(a)),
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),

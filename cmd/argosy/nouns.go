@@ -880,6 +880,9 @@ var applicationColumns = []column[view.Application]{
 	{head: "SYNCED", wide: true, of: func(a view.Application, _ time.Time) table.Value {
 		return table.Text(fleet.Revision(a.SyncedRevision).Short())
 	}},
+	{head: "IMAGES", wide: true, of: func(a view.Application, _ time.Time) table.Value {
+		return table.Text(strings.Join(a.Images, ","))
+	}},
 	{head: "REPORT", wide: true, of: func(a view.Application, now time.Time) table.Value {
 		return agePtr(a.ObservedAt, now)
 	}},

@@ -46,6 +46,19 @@ func MatrixOf(deployments []Deployment, applications []Application) Matrix {
 	return m
 }
 
+// Applications returns the Applications of the row, with what the matrix shows of them.
+func (r *MatrixRow) Applications() (all []Application) {
+	for _, v := range r.Versions {
+		if v != nil {
+			all = append(all, Application{Tenant: r.Tenant, Deployment: r.Deployment,
+				Environment: v.Environment, Engine: v.Engine, TargetRevision: v.TargetRevision,
+				SyncedRevision: v.SyncedRevision, Images: v.Images, Sync: v.Sync,
+				Health: v.Health, Apply: v.Apply})
+		}
+	}
+	return all
+}
+
 // compare finds the usual version of the row, and what differs from the left.
 func (r *MatrixRow) compare() {
 	counts := map[string]int{}

@@ -419,6 +419,8 @@ type Event struct {
 	Tenant fleet.TenantName `json:"tenant,omitempty"`
 	Name   string           `json:"name"`
 	Text   string           `json:"text"`
+	// Former is set if the event is of an earlier tenant with the name, which a tenant never sees.
+	Former bool `json:"-"`
 }
 
 // Filter narrows a list. An empty field matches everything, any other matches exactly.

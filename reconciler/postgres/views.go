@@ -383,7 +383,8 @@ func (s *Views) Events(ctx context.Context, scope view.Scope, after int64,
 			f.and("e.tenant_uid = live_tenant(e.tenant)")
 		}
 		events, err = read(ctx, tx, scanEvent,
-			`SELECT e.seq, e.at, e.kind, e.tenant, e.name, e.text FROM events e`+f.where()+
+			`SELECT e.seq, e.at, e.kind, e.tenant, e.name, e.text, e.tenant <> '' AND e.tenant_uid IS DISTINCT FROM live_tenant(e.tenant)
+				FROM events e`+f.where()+
 				` ORDER BY e.seq LIMIT `+f.place(limit), f.args...)
 		if last = max(horizon, after); len(events) == limit {
 			last = events[limit-1].Seq
@@ -395,6 +396,6 @@ func (s *Views) Events(ctx context.Context, scope view.Scope, after int64,
 
 func scanEvent(row pgx.CollectableRow) (view.Event, error) {
 	var e view.Event
-	err := row.Scan(&e.Seq, &e.At, &e.Kind, &e.Tenant, &e.Name, &e.Text)
+	err := row.Scan(&e.Seq, &e.At, &e.Kind, &e.Tenant, &e.Name, &e.Text, &e.Former)
 	return e, err
 }
