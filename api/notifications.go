@@ -13,7 +13,8 @@ import (
 func (s *Server) registerNotifications() {
 	huma.Register(s.api, operation(http.MethodPost, "/notifications/test", "testChannel",
 		"Send a test message to a channel of a tenant, or of the platform without one; a tenant may "+
-			"test its own", "decisions", []guard{s.may(access.Notify, access.Tenant)}), s.testChannel)
+			"test its own", "decisions",
+		[]guard{s.may(access.Notify, access.Tenant)}), s.testChannel)
 }
 
 // testChannel records the request: the replica that leads sends the message, and the list of

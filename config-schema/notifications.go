@@ -89,7 +89,7 @@ func deploymentSubscriptions() field {
 	return f
 }
 
-// subscription sends events to channels. That of a deployment may have neither.
+// subscription sends events to channels. A deployment may have one with neither.
 func subscription(whole bool) value {
 	to, doc := listOf(textOf(formatName)).atMost(fleet.MaxChannels), "Names of channels."
 	if !whole {
@@ -193,7 +193,8 @@ func channelsExist(d *decoder, into reflect.Value, at node) {
 			}
 			d.steps = append(d.steps, step{"subscriptions", -1}, step{"", i},
 				step{"channels", -1}, step{"", j})
-			d.problem(names.Content[j], codeUnknownChannel, "there is no channel "+quoted(name), fix)
+			d.problem(names.Content[j], codeUnknownChannel,
+				"there is no channel "+quoted(name), fix)
 			d.steps = d.steps[:len(d.steps)-4]
 		}
 	}

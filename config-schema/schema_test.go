@@ -106,7 +106,7 @@ var beyondSchema = map[string]bool{
 	codeExclusive: true, codeInvalidName: true, codeInvalidLabel: true,
 	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true,
 	codeWrongType: true, codeExpression: true, codeUnknownRef: true,
-	codeUnknownSource: true, codeUnknownVariable: true,
+	codeUnknownSource: true, codeUnknownVariable: true, codeUnknownChannel: true,
 }
 
 func TestEditorsGetErrorsFromTheSchema(t *testing.T) {

@@ -28,7 +28,8 @@ type inbox struct {
 
 func newInbox(t *testing.T) *inbox {
 	in := &inbox{ids: map[string]bool{}}
-	in.Server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	in.Server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var e struct {
 			ID   string

@@ -73,7 +73,8 @@ func (ch *checker) checkChannels(e *entry, spec *fleet.NotificationSettings) (
 	for i, c := range spec.Channels {
 		field := fmt.Sprintf("spec.channels[%d]", i)
 		if c.Webhook != nil {
-			if host, err := fleet.ChannelURL(c.Webhook.URL); err == nil && !allowed.AllowsHost(host) {
+			host, err := fleet.ChannelURL(c.Webhook.URL)
+			if err == nil && !allowed.AllowsHost(host) {
 				problems = append(problems, e.problem(field+".webhook.url", codeReceiver,
 					"ask the platform to add it to spec.notifications.allowedHosts of "+
 						"fleet/fleet.yaml", "the Fleet allows no messages to %s", host))

@@ -23,8 +23,10 @@ func toHook(url string) fleet.NotificationSettings {
 func TestChannelsGoWhereTheFleetAllows(t *testing.T) {
 	allows := func(d *fleet.Declaration) {
 		d.Fleet.Notifications = &fleet.FleetNotifications{
-			AllowedHosts: []string{"alerts.example.com", ".hooks.example.com", "h.example.com:8443"},
-			EmailDomains: []string{"example.com"}, SMTP: &fleet.SMTPServer{Host: "smtp.example.com"}}
+			AllowedHosts: []string{"alerts.example.com", ".hooks.example.com",
+				"h.example.com:8443"},
+			EmailDomains: []string{"example.com"},
+			SMTP:         &fleet.SMTPServer{Host: "smtp.example.com"}}
 	}
 	for _, c := range []struct {
 		name string

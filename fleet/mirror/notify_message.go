@@ -6,7 +6,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// NotifyMessage is one message that is to be sent: the events of a channel that are due together.
+// NotifyMessage is one message: the events of a channel that are due together.
 type NotifyMessage struct {
 	Tenant   fleet.TenantName // of the channel
 	Channel  string

@@ -84,7 +84,9 @@ func (s *Sender) client(r notify.Delivery, authority string) *http.Client {
 			ForceAttemptHTTP2:      true,
 			MaxResponseHeaderBytes: 16 << 10,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 

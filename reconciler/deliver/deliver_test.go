@@ -65,7 +65,8 @@ func receiverOf(t *testing.T, h http.HandlerFunc) (*httptest.Server, *Sender, no
 			CredentialsRef: fleet.SecretRef{Name: "hook"}}},
 		Secret: fleet.NewSecret(map[string][]byte{"signingKey": []byte(signing),
 			"bearerToken": []byte("t0ken-of-the-receiver")}),
-		Fleet:  &fleet.FleetNotifications{AllowedHosts: []string{host}, PrivateHosts: []string{host}},
+		Fleet: &fleet.FleetNotifications{AllowedHosts: []string{host},
+			PrivateHosts: []string{host}},
 		Public: "https://argosy.example.com", MessageID: "msg-1", Events: events(1),
 		At: time.Now()}
 }

@@ -89,8 +89,8 @@ func signingKey(raw []byte) ([]byte, error) {
 	return key, nil
 }
 
-func (s *Sender) post(ctx context.Context, r notify.Delivery, raw string, body []byte, h http.Header,
-	secrets ...string) (string, error) {
+func (s *Sender) post(ctx context.Context, r notify.Delivery, raw string, body []byte,
+	h http.Header, secrets ...string) (string, error) {
 	authority, err := receiver(r, raw)
 	if err != nil {
 		return "", err
@@ -193,8 +193,8 @@ func cloudEvent(r notify.Delivery) event {
 			Over: n.Over, Title: text.Title, Tenant: string(n.About),
 			Deployment: string(n.Deployment), Environment: string(n.Environment),
 			Engine: string(n.Engine), Applications: n.Applications,
-			Message: notify.Harmless(n.Message, 2000), Since: n.Since.UTC(), At: n.At.UTC(),
-			Commit: notify.Harmless(n.Commit, 64), Revision: string(n.Revision), Link: text.Link,
+			Message: notify.Sanitize(n.Message, 2000), Since: n.Since.UTC(), At: n.At.UTC(),
+			Commit: notify.Sanitize(n.Commit, 64), Revision: string(n.Revision), Link: text.Link,
 			Next: text.Next})
 	}
 	if len(r.Events) == 1 {
@@ -223,4 +223,4 @@ func subject(n mirror.Notification) string {
 	return string(n.Engine)
 }
 
-func oneLine(s string, n int) string { return strings.TrimSpace(notify.Harmless(s, n)) }
+func oneLine(s string, n int) string { return strings.TrimSpace(notify.Sanitize(s, n)) }

@@ -16,7 +16,7 @@ type Delivery struct {
 	SMTP  fleet.Secret // of the Fleet's SMTP server
 	// Public is the address of the page, or ""
 	Public string
-	// MessageID is the same at each attempt: a receiver that gets a message twice can tell by it
+	// MessageID is the same at each attempt: a receiver drops a message that it has already
 	MessageID string
 	Events    []mirror.Notification
 	More      int // further events of the message that are not in Events

@@ -60,12 +60,15 @@ func Decide(f mirror.NotifyFacts, s Settings) (step mirror.NotifyStep) {
 	for i := range f.Open {
 		open[identity(&f.Open[i])] = &f.Open[i]
 	}
+	seen := map[string]bool{}
 	for _, st := range states(f) {
-		was := open[identity(&st.incident)]
-		delete(open, identity(&st.incident))
-		if st.unknown {
+		key := identity(&st.incident)
+		was := open[key]
+		delete(open, key)
+		if st.unknown || seen[key] { // two revisions may be held for one reason
 			continue
 		}
+		seen[key] = true
 		decide(&step, f.Now, s, st, was)
 	}
 	for _, key := range slices.Sorted(keys(open)) { // no longer among the facts

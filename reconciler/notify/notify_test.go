@@ -13,16 +13,16 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// world is what a store keeps between decisions.
-type world struct {
+// memory is what a store keeps between decisions.
+type memory struct {
 	settings Settings
 	facts    mirror.NotifyFacts
 	open     map[string]mirror.Incident
 }
 
-func newWorld(subs ...fleet.Subscription) *world {
+func newMemory(subs ...fleet.Subscription) *memory {
 	tenant := &fleet.NotificationSettings{Subscriptions: subs}
-	return &world{open: map[string]mirror.Incident{}, settings: Settings{
+	return &memory{open: map[string]mirror.Incident{}, settings: Settings{
 		Tenant:     func(fleet.TenantName) *fleet.NotificationSettings { return tenant },
 		Deployment: func(fleet.DeploymentID) *fleet.DeploymentSpec { return nil },
 		Labels: func(id fleet.EnvironmentID) map[string]string {
@@ -31,7 +31,7 @@ func newWorld(subs ...fleet.Subscription) *world {
 }
 
 // decide takes one decision now and remembers what a store would.
-func (w *world) decide() []mirror.Notification {
+func (w *memory) decide() []mirror.Notification {
 	w.facts.Now = time.Now()
 	w.facts.Open = nil
 	for _, k := range slices.Sorted(maps.Keys(w.open)) {
@@ -47,7 +47,7 @@ func (w *world) decide() []mirror.Notification {
 	return step.Send
 }
 
-func (w *world) app(health mirror.HealthState) {
+func (w *memory) app(health mirror.HealthState) {
 	w.facts.Applications = []mirror.NotifyApplication{appOf("web", "prod-eu", health)}
 }
 
@@ -78,7 +78,7 @@ func wantTitles(t *testing.T, got []mirror.Notification, want ...string) {
 
 func TestADegradedApplicationIsOneMessageAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 5*time.Minute),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 5*time.Minute),
 			when(fleet.TriggerHealthyAgain, 0)))
 		w.app(mirror.HealthDegraded)
 		wantTitles(t, w.decide())
@@ -101,7 +101,7 @@ func TestADegradedApplicationIsOneMessageAfterItsTime(t *testing.T) {
 
 func TestAStateThatEndsBeforeItsTimeIsNoMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 5*time.Minute),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 5*time.Minute),
 			when(fleet.TriggerHealthyAgain, 0)))
 		for range 10 {
 			w.app(mirror.HealthDegraded)
@@ -116,7 +116,7 @@ func TestAStateThatEndsBeforeItsTimeIsNoMessage(t *testing.T) {
 
 func TestAFlappingApplicationIsOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 0),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0),
 			when(fleet.TriggerHealthyAgain, 10*time.Minute)))
 		w.app(mirror.HealthDegraded)
 		wantTitles(t, w.decide(), "chat: acme/web@prod-eu is Degraded")
@@ -136,7 +136,7 @@ func TestAFlappingApplicationIsOneMessage(t *testing.T) {
 
 func TestASilentEngineIsOneMessageAndItsApplicationsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 0), when(fleet.TriggerHealthyAgain, 0),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0), when(fleet.TriggerHealthyAgain, 0),
 			when(fleet.TriggerSilent, 0)))
 		w.settings.Fleet = &fleet.FleetNotifications{Subscriptions: []fleet.Subscription{
 			sub("platform", when(fleet.TriggerSilent, 0))}}
@@ -166,7 +166,7 @@ func TestASilentEngineIsOneMessageAndItsApplicationsNone(t *testing.T) {
 
 func TestAnIncidentOutlastsTheSilenceOfItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 0),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0),
 			when(fleet.TriggerHealthyAgain, 0)))
 		w.app(mirror.HealthDegraded)
 		wantTitles(t, w.decide(), "chat: acme/web@prod-eu is Degraded")
@@ -183,7 +183,7 @@ func TestTheEndGoesToTheChannelsThatGotTheBeginning(t *testing.T) {
 		late := sub("late", when(fleet.TriggerDegraded, time.Hour),
 			when(fleet.TriggerHealthyAgain, 0))
 		late.Channels = []string{"mail"}
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 0),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0),
 			when(fleet.TriggerHealthyAgain, 0)), late)
 		w.app(mirror.HealthDegraded)
 		wantTitles(t, w.decide(), "chat: acme/web@prod-eu is Degraded")
@@ -194,7 +194,7 @@ func TestTheEndGoesToTheChannelsThatGotTheBeginning(t *testing.T) {
 
 func TestADeletedApplicationIsNotWellAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 0),
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0),
 			when(fleet.TriggerHealthyAgain, 0)))
 		w.app(mirror.HealthDegraded)
 		wantTitles(t, w.decide(), "chat: acme/web@prod-eu is Degraded")
@@ -208,7 +208,7 @@ func TestADeletedApplicationIsNotWellAgain(t *testing.T) {
 
 func TestADeploymentReplacesAndMutesSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("noise", when(fleet.TriggerDegraded, 0)),
+		w := newMemory(sub("noise", when(fleet.TriggerDegraded, 0)),
 			sub("slow", when(fleet.TriggerDegraded, time.Hour)))
 		own := sub("slow", when(fleet.TriggerDegraded, time.Minute))
 		own.Channels = []string{"own"}
@@ -226,7 +226,7 @@ func TestASelectorNarrowsASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sub("prod", when(fleet.TriggerDegraded, 0))
 		s.EnvironmentSelector = &fleet.LabelSelector{MatchLabels: map[string]string{"tier": "prod"}}
-		w := newWorld(s)
+		w := newMemory(s)
 		w.facts.Applications = []mirror.NotifyApplication{
 			appOf("web", "prod-eu", mirror.HealthDegraded),
 			appOf("web", "test-eu", mirror.HealthDegraded)}
@@ -236,9 +236,11 @@ func TestASelectorNarrowsASubscription(t *testing.T) {
 
 func TestAHeldChangeIsOneMessageWhileCommitsFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerHeld, 0), when(fleet.TriggerHalted, 0)))
+		w := newMemory(sub("all", when(fleet.TriggerHeld, 0), when(fleet.TriggerHalted, 0)))
 		w.facts.Holds = []mirror.Hold{{Revision: "a", Reason: mirror.HoldDeletions, Tenant: "acme",
 			Message: "40 Applications", Since: time.Now()},
+			{Revision: "z", Reason: mirror.HoldDeletions, Tenant: "acme",
+				Since: time.Now().Add(-time.Hour)},
 			{Revision: "a", Reason: mirror.HoldFrozen, Tenant: "acme", Since: time.Now()}}
 		w.facts.Rollouts = []mirror.Rollout{{ID: "r1", Tenant: "acme", Deployment: "web",
 			State: mirror.RolloutFailed, BegunAt: time.Now()}}
@@ -257,7 +259,7 @@ func TestAHeldChangeIsOneMessageWhileCommitsFollow(t *testing.T) {
 
 func TestADecisionTakenTwiceIsOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(sub("all", when(fleet.TriggerDegraded, 0)))
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0)))
 		w.app(mirror.HealthDegraded)
 		w.facts.Now = time.Now()
 		first := Decide(w.facts, w.settings).Send
@@ -288,7 +290,8 @@ func TestMessagesWaitForTheEndOfQuietHoursAndForTheDigest(t *testing.T) {
 		{"before midnight", "2026-06-10T21:30:00Z", "2026-06-11T05:00:00Z", night, 0, false},
 		{"after midnight", "2026-06-11T03:00:00Z", "2026-06-11T05:00:00Z", night, 0, false},
 		{"in winter", "2026-12-10T21:30:00Z", "2026-12-11T06:00:00Z", night, 0, false},
-		{"the night of the change", "2026-03-28T23:00:00Z", "2026-03-29T05:00:00Z", night, 0, false},
+		{"the night of the change", "2026-03-28T23:00:00Z", "2026-03-29T05:00:00Z", night, 0,
+			false},
 		{"at the end", "2026-06-11T05:00:00Z", "2026-06-11T05:00:00Z", night, 0, false},
 		{"urgent", "2026-06-11T03:00:00Z", "2026-06-11T03:00:00Z", night, time.Hour, true},
 		{"at noon", "2026-06-11T12:59:59Z", "2026-06-11T13:00:00Z", noon, 0, false},
@@ -304,7 +307,7 @@ func TestMessagesWaitForTheEndOfQuietHoursAndForTheDigest(t *testing.T) {
 	}
 }
 
-func TestTextsOfWorkloadsAreHarmless(t *testing.T) {
+func TestTextsOfWorkloadsAreSanitize(t *testing.T) {
 	evil := "<!channel> <@U123> [free](https://evil.example.com) \u202egnp.exe \x1b[31m\nsecond line " +
 		strings.Repeat("x", 10_000)
 	text := Describe(mirror.Notification{Trigger: fleet.TriggerDegraded, About: "acme",
@@ -324,13 +327,15 @@ func TestTextsOfWorkloadsAreHarmless(t *testing.T) {
 	}
 }
 
-func FuzzHarmless(f *testing.F) {
-	for _, s := range []string{"", "a", "\u202e", "http://x", "\xff\xfe", "<@U1>", ":://", "\U000e0001"} {
+func FuzzSanitize(f *testing.F) {
+	for _, s := range []string{"", "a", "\u202e", "http://x", "\xff\xfe", "<@U1>", ":://",
+		"\U000e0001"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got := Harmless(s, 50)
-		if strings.Contains(got, "://") || len([]rune(got)) > 50 || strings.ContainsAny(got, "\n\r\x1b\u202e") {
+		got := Sanitize(s, 50)
+		if strings.Contains(got, "://") || len([]rune(got)) > 50 ||
+			strings.ContainsAny(got, "\n\r\x1b\u202e") {
 			t.Errorf("%q gives %q", s, got)
 		}
 	})

@@ -39,7 +39,7 @@ func Describe(n mirror.Notification, public string) Text {
 		}
 	}
 	if !n.Over {
-		add("Message", Harmless(n.Message, maxMessage), true)
+		add("Message", Sanitize(n.Message, maxMessage), true)
 	}
 	if n.Trigger != fleet.TriggerTest {
 		add("Since", n.Since.UTC().Format("2006-01-02 15:04:05 UTC"), false)
@@ -51,7 +51,7 @@ func Describe(n mirror.Notification, public string) Text {
 		add("Applications", fmt.Sprintf("%d; no further messages about them are sent meanwhile",
 			n.Applications), false)
 	}
-	add("Commit", Harmless(n.Commit, 64), true)
+	add("Commit", Sanitize(n.Commit, 64), true)
 	add("Config commit", n.Revision.Short(), false)
 	if n.Deployment != "" || n.Environment != "" {
 		add("Engine", string(n.Engine), false)
@@ -148,9 +148,9 @@ func next(n mirror.Notification) string {
 	return ""
 }
 
-// Harmless returns text of a workload on one line of at most n characters. Characters that are not
+// Sanitize returns text of a workload on one line of at most n characters. Characters that are not
 // printed are escaped, and "://" is written "[:]//", so that no client makes a link of it.
-func Harmless(s string, n int) string {
+func Sanitize(s string, n int) string {
 	if len(s) > 4*n+utf8.UTFMax { // more bytes are never shown
 		s = s[:4*n+utf8.UTFMax]
 	}

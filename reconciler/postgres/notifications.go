@@ -67,7 +67,8 @@ func readIncidents(ctx context.Context, tx pgx.Tx, f *mirror.NotifyFacts) error 
 	if err != nil {
 		return err
 	}
-	f.Open, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (i mirror.Incident, err error) {
+	f.Open, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (i mirror.Incident,
+		err error) {
 		err = row.Scan(&i.Trigger, &i.Tenant, &i.Subject, &i.Since, &i.OverSince, &i.Sent)
 		return i, err
 	})
@@ -537,7 +538,8 @@ func scanNotification(row pgx.CollectableRow) (n mirror.Notification, err error)
 	var attempts int
 	var due time.Time
 	var ended *time.Time
-	if err = row.Scan(&id, &body, &state, &attempts, &answer, &messageID, &due, &ended); err != nil {
+	if err = row.Scan(&id, &body, &state, &attempts, &answer, &messageID, &due,
+		&ended); err != nil {
 		return n, err
 	}
 	err = json.Unmarshal(body, &n)

@@ -24,7 +24,8 @@ func notificationsOf(n int, tenant fleet.TenantName, channel string) (step mirro
 	return step
 }
 
-func listNotifications(t *testing.T, s *postgres.Store, tenant fleet.TenantName) []mirror.Notification {
+func listNotifications(t *testing.T, s *postgres.Store,
+	tenant fleet.TenantName) []mirror.Notification {
 	t.Helper()
 	all, _, err := s.Views.Notifications(t.Context(), view.Scope{Tenant: tenant}, view.Filter{},
 		view.Page{Limit: 1000})
@@ -36,12 +37,14 @@ func TestFactsOfNotificationsAreTheUnwellAndTheirIncidents(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	a, b, c := application("eu-1", "acme", "a", "prod", "v1"),
-		application("eu-1", "acme", "b", "prod", "v1"), application("eu-1", "acme", "c", "prod", "v1")
+		application("eu-1", "acme", "b", "prod", "v1"),
+		application("eu-1", "acme", "c", "prod", "v1")
 	s, loop, worker, _ := recorded(t, url, a, b, c)
 	ctx := t.Context()
 	check(t, s.Work.Observe(ctx, worker, []mirror.Observation{
 		{Key: a.Key, Health: mirror.HealthDegraded, Message: "crash", SyncedRevision: "c0ffee"},
-		{Key: b.Key, Health: mirror.HealthHealthy, OperationPhase: "Failed", OperationError: "denied"},
+		{Key: b.Key, Health: mirror.HealthHealthy, OperationPhase: "Failed",
+			OperationError: "denied"},
 		{Key: c.Key, Health: mirror.HealthHealthy, OperationPhase: "Succeeded"}}))
 	f := must(s.Notifications.NotifyFacts(ctx, false))(t)
 	if len(f.Applications) != 1 || f.Applications[0].ID.Deployment != "a" ||
@@ -56,7 +59,8 @@ func TestFactsOfNotificationsAreTheUnwellAndTheirIncidents(t *testing.T) {
 	since := f.Now.Add(-time.Hour)
 	i := mirror.Incident{Trigger: fleet.TriggerDegraded, Tenant: "acme", Subject: "c@prod",
 		Since: since, Sent: []string{"tenant/chat"}}
-	check(t, s.Notifications.TakeNotifyStep(ctx, loop, mirror.NotifyStep{Put: []mirror.Incident{i}}))
+	check(t, s.Notifications.TakeNotifyStep(ctx, loop, mirror.NotifyStep{
+		Put: []mirror.Incident{i}}))
 	f = must(s.Notifications.NotifyFacts(ctx, false))(t)
 	if len(f.Applications) != 2 || f.Applications[1].ID.Deployment != "c" || len(f.Open) != 1 ||
 		!f.Open[0].Since.Equal(since) || len(f.Open[0].Sent) != 1 {
@@ -75,7 +79,8 @@ func TestFactsOfNotificationsAreTheUnwellAndTheirIncidents(t *testing.T) {
 		Drop: []mirror.Incident{i}}); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("a former leader decides: %v", err)
 	}
-	check(t, s.Notifications.TakeNotifyStep(ctx, loop, mirror.NotifyStep{Drop: []mirror.Incident{i}}))
+	check(t, s.Notifications.TakeNotifyStep(ctx, loop, mirror.NotifyStep{
+		Drop: []mirror.Incident{i}}))
 	if f = must(s.Notifications.NotifyFacts(ctx, false))(t); len(f.Open) != 0 {
 		t.Errorf("%+v", f.Open)
 	}
@@ -224,7 +229,8 @@ func TestAStormOf5000EventsIsOneMessage(t *testing.T) {
 	step := notificationsOf(5000, "acme", "chat")
 	for i := range 5000 {
 		step.Put = append(step.Put, mirror.Incident{Trigger: fleet.TriggerDegraded, Tenant: "acme",
-			Subject: fmt.Sprintf("web-%d@prod", i), Since: time.Now(), Sent: []string{"tenant/chat"}})
+			Subject: fmt.Sprintf("web-%d@prod", i), Since: time.Now(),
+			Sent: []string{"tenant/chat"}})
 	}
 	began := time.Now()
 	check(t, s.Notifications.TakeNotifyStep(ctx, loop, step))
