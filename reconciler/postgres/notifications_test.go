@@ -306,3 +306,27 @@ func TestATestMessageIsRecordedWithItsJob(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 }
+
+func TestOldMessagesAreDeletedAndStuckOnesGivenUp(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s, loop, _, _ := recorded(t, url)
+	check(t, s.Notifications.TakeNotifyStep(t.Context(), loop, notificationsOf(4, "acme", "chat")))
+	for id, at := range map[string]string{"acme-chat-0": "15 days", "acme-chat-1": "13 days"} {
+		exec(t, url, `UPDATE notifications SET state = 'Sent', ended_at = now() - $2::interval WHERE id = $1`,
+			id, at)
+	}
+	exec(t, url, `UPDATE notifications SET at = now() - interval '4 days' WHERE id = 'acme-chat-2'`)
+	if n := must(s.Notifications.Tidy(t.Context()))(t); n != 2 {
+		t.Errorf("%d rows are changed", n)
+	}
+	states := map[string]mirror.NotificationState{}
+	for _, n := range listNotifications(t, s, "acme") {
+		states[n.ID] = n.State
+	}
+	if len(states) != 3 || states["acme-chat-1"] != mirror.NotificationSent ||
+		states["acme-chat-2"] != mirror.NotificationFailed ||
+		states["acme-chat-3"] != mirror.NotificationPending {
+		t.Errorf("%v", states)
+	}
+}
