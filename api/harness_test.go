@@ -149,6 +149,7 @@ type anyStore interface {
 	api.State
 	api.PullReader
 	api.Simulator
+	api.Finder
 	api.Decider
 	api.Tokens
 }

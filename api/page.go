@@ -33,6 +33,8 @@ type website struct {
 func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /static/{file...}", s.staticFile)
 	s.mux.HandleFunc("GET /{$}", s.signedIn(s.overviewPage))
+	s.mux.HandleFunc("GET /search", s.signedIn(s.searchPage))
+	s.mux.HandleFunc("GET /services", s.signedIn(s.servicesPage))
 	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
@@ -46,8 +48,7 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /freezes", s.signedIn(s.freezesPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}",
 		s.signedIn(s.environmentPage))
-	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",
-		s.signedIn(s.applicationPage))
+	s.registerApplicationPage()
 	s.mux.HandleFunc("GET /tenants/{tenant}/deployments/{deployment}",
 		s.signedIn(s.deploymentPage))
 	s.mux.HandleFunc("GET /revisions/{revision}", s.signedIn(s.revisionPage))
@@ -163,6 +164,7 @@ type (
 	applicationsView struct {
 		frame
 		Filter       url.Values
+		Total        int
 		Chips        []chipGroup
 		Filters      []chosen
 		Applications []view.Application
@@ -212,10 +214,6 @@ type (
 		Applications []view.Application
 		Agents       []view.Agent // the agent that serves it, if any
 		Own          []view.Own
-	}
-	applicationView struct {
-		frame
-		View view.Application
 	}
 )
 
@@ -307,7 +305,7 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 
 // applicationFilters are the fields by which the page of Applications filters.
 var applicationFilters = []string{"tenant", "environment", "deployment", "engine", "revision",
-	"apply", "sync", "health"}
+	"image", "text", "apply", "sync", "health"}
 
 // stateChips are the states by which the page of Applications filters, each with one press.
 var stateChips = []struct {
@@ -332,7 +330,7 @@ type (
 )
 
 // chipsOf returns the states as links, each of which sets or ends its filter.
-func chipsOf(q url.Values) []chipGroup {
+func chipsOf(q url.Values, counts map[string]map[string]int) []chipGroup {
 	groups := make([]chipGroup, 0, len(stateChips))
 	for _, of := range stateChips {
 		group := chipGroup{Field: of.Field}
@@ -348,21 +346,58 @@ func chipsOf(q url.Values) []chipGroup {
 			if len(next) > 0 {
 				href += "?" + next.Encode()
 			}
-			group.Chips = append(group.Chips, chip{Value: value, Href: href, Current: current})
+			group.Chips = append(group.Chips, chip{Value: value, Href: href, Current: current,
+				Count: countOf(counts, of.Field, value)})
 		}
 		groups = append(groups, group)
 	}
 	return groups
 }
 
+// stateCounts returns the number of Applications by field and state, and of those that match. The
+// counts of one field ignore its own filter.
+func (s *website) stateCounts(ctx context.Context, scope view.Scope, filter view.Filter) (
+	counts map[string]map[string]int, total int, err error) {
+	counted, err := s.reader.StateCounts(ctx, scope, filter)
+	facets := view.FacetsOf(counted, filter)
+	counts = map[string]map[string]int{}
+	for field, values := range map[string][]view.Facet{"apply": facets.Apply,
+		"sync": facets.Sync, "health": facets.Health} {
+		counts[field] = map[string]int{}
+		for _, v := range values {
+			counts[field][v.Value] = v.Count
+		}
+	}
+	return counts, facets.Total, err
+}
+
+func countOf(counts map[string]map[string]int, field, value string) string {
+	if n := counts[field][value]; n > 0 {
+		return itoa(n)
+	}
+	return ""
+}
+
+// namesOnly returns the fields that are not states, which chips show.
+func namesOnly(fields []string) []string {
+	return slices.DeleteFunc(slices.Clone(fields), func(field string) bool {
+		return field == "apply" || field == "sync" || field == "health"
+	})
+}
+
 func (s *website) applicationsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	fields := shownTo(token, applicationFilters)
 	q := known(r.URL.Query(), fields)
-	v := applicationsView{frame: s.framed(r, token, "Applications"), Filter: q,
-		Chips: chipsOf(q), Filters: filtersIn("/applications", q, fields)}
-	var err error
+	filter := filterOf(known(r.URL.Query(), applicationFilters))
+	counts, total, err := s.stateCounts(r.Context(), token.Scope(), filter)
+	if err != nil {
+		s.failPage(w, r, token, "applications", err)
+		return
+	}
+	v := applicationsView{frame: s.framed(r, token, "Applications"), Filter: q, Total: total,
+		Chips: chipsOf(q, counts), Filters: filtersIn("/applications", q, namesOnly(fields))}
 	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(),
-		filterOf(r.URL.Query()), view.Page{Limit: manyItems,
+		filter, view.Page{Limit: manyItems,
 			After: cursor(r.URL.Query().Get("after"))})
 	if v.Next != "" {
 		q.Set("after", v.Next)
@@ -530,20 +565,6 @@ func (s *website) environmentPage(w http.ResponseWriter, r *http.Request, token 
 			manyItems)
 	}
 	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
-}
-
-func (s *website) applicationPage(w http.ResponseWriter, r *http.Request, token view.Token) {
-	id := fleet.ApplicationID{Tenant: pathName[fleet.TenantName](r, "tenant"),
-		Deployment:  pathName[fleet.DeploymentName](r, "deployment"),
-		Environment: pathName[fleet.EnvironmentName](r, "environment")}
-	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := applicationView{frame: s.framed(r, token, "Application "+id.String(),
-		crumb{"Applications", "/applications"}, tenantCrumb(id.Tenant),
-		crumb{string(id.Deployment), "/tenants/" + string(id.Tenant) + "/deployments/" +
-			string(id.Deployment)})}
-	v.View = the(g, s.reader.Applications, view.Filter{
-		Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
-	s.show(w, r, token, "application", "application "+id.String(), v, g.err)
 }
 
 // pathName returns a name from the path; an invalid one is replaced by a name that no object has.

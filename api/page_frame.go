@@ -235,3 +235,14 @@ func plural(n int, noun string) string {
 	}
 	return itoa(n) + " " + noun + "s"
 }
+
+// took returns the duration between two times, "" unless both are known.
+func took(from, to *time.Time) string {
+	if from == nil || to == nil || to.Before(*from) {
+		return ""
+	}
+	if d := to.Sub(*from); d >= time.Second {
+		return fleet.Age(d)
+	}
+	return "1s"
+}

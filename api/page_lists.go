@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -86,7 +87,15 @@ func filterOf(q url.Values) view.Filter {
 		Health:      worded[mirror.HealthState](q, "health"),
 		Apply:       worded[mirror.ApplyState](q, "apply"),
 		Revision:    revisionNamed(q),
+		Text:        plainText(q, "text"),
+		Image:       plainText(q, "image"),
 	}
+}
+
+// plainText returns a text from the query string, bounded.
+func plainText(q url.Values, field string) string {
+	value := q.Get(field)
+	return strings.ToValidUTF8(value[:min(len(value), view.MaxSearchText)], "")
 }
 
 func revisionNamed(q url.Values) fleet.Revision {

@@ -35,14 +35,14 @@ var kindsOf = map[string]string{
 	"agents": "agent engine", "pulls": "pull", "pull": "pull hold", "rings": "ring engine",
 	"pools": "pool engine", "freezes": "freeze hold", "rollouts": "rollout",
 	"rollout": "rollout", "orphans": "engine", "unproven": "engine", "differences": "ring",
-	"failure": "", "signin": "",
+	"application": "", "failure": "", "signin": "",
 }
 
 var pages = parsePages("signin", "tenants", "overview", "applications", "tenant", "engine",
 	"environment",
 	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
 	"freezes", "pulls", "pull", "differences", "failure", "list", "deployment", "revision",
-	"operation")
+	"operation", "search", "services")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
@@ -53,7 +53,10 @@ func parsePages(names ...string) map[string]*template.Template {
 			"mebibytes": mebibytes, "short": fleet.Revision.Short, "deed": actionTone,
 			"agentstate": agentState, "web": web, "asset": asset, "icon": icon, "plural": plural,
 			"commitweb": commitWeb, "fileweb": fileWeb, "repoweb": repoWeb, "fileof": fileOf,
-			"subjectlink": subjectLink, "brief": brief, "platformengine": platformEngine,
+			"subjectlink": subjectLink, "took": took, "brief": brief, "platformengine": platformEngine,
+			"listof": func(page overview, items any) listView {
+				return listView{frame: page.frame, Items: items}
+			},
 			"pair": func(page, items any) pair { return pair{page, items} },
 			"part": func(part string, data any) (template.HTML, error) {
 				out, err := renderPart(t, name, part, data)
@@ -150,7 +153,9 @@ func changedParts(out *bytes.Buffer, page, wanted string, data any) error {
 }
 
 // partKinds are the kinds of events that may change a part, for all pages.
-var partKinds = map[string]string{}
+var partKinds = map[string]string{
+	"header": "application engine environment stop", "panel": "application",
+}
 
 // write sends what render makes. It buffers, so that a failing template sends nothing.
 func (s *website) write(w http.ResponseWriter, r *http.Request, status int, page string,

@@ -149,8 +149,9 @@ func TestPagesShowTheStatus(t *testing.T) {
 	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "acme/prod", "globex/prod")
 	s.want(s.page("/tenants/acme/environments/prod", platformToken), http.StatusOK, "least loaded",
 		"is dedicated to globex")
-	s.want(s.page("/tenants/acme/applications/web/prod", platformToken), http.StatusOK,
-		"<code>acme-apps/shop</code>", "Healthy")
+	s.want(s.page("/tenants/acme/applications/web/prod", platformToken), http.StatusOK, "Healthy")
+	s.want(s.page("/tenants/acme/applications/web/prod/facts", platformToken), http.StatusOK,
+		"<code>acme-apps/shop</code>")
 	s.want(s.page("/applications?health=Healthy&tenant=acme", platformToken), http.StatusOK,
 		"acme/web", "in Argo CD <code>acme-apps/shop</code>")
 	s.want(s.page("/applications?after=nonsense", platformToken), http.StatusBadRequest)
@@ -226,7 +227,8 @@ func TestTenantsTextsAreEscaped(t *testing.T) {
 	s := newSite(t, m)
 	for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1",
 		"/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",
-		"/applications", "/applications?tenant=" + url.QueryEscape(bomb)} {
+		"/tenants/acme/applications/web/prod/facts", "/services", "/operations", "/problems",
+		"/search?q=" + url.QueryEscape(bomb), "/applications", "/applications?tenant=" + url.QueryEscape(bomb)} {
 		a := s.page(path, platformToken)
 		s.want(a, http.StatusOK)
 		if strings.Contains(a.body, "<script>") || strings.Contains(a.body, "<img src=x") ||

@@ -38,7 +38,7 @@ func found(m *Mirror, f view.Filter, a view.Application) bool {
 		Environment: a.Environment}
 	return (f.Labels == nil || f.Labels.Matches(labelsOf(m, a))) &&
 		contains(id.String(), f.Text) &&
-		(f.Image == "" || slices.ContainsFunc(a.Images, func(image string) bool {
+		(f.Image == "" || f.Image == a.SyncedRevision || slices.ContainsFunc(a.Images, func(image string) bool {
 			repository, _ := view.SplitImage(image)
 			return image == f.Image || repository == f.Image
 		}))

@@ -442,7 +442,8 @@ type Filter struct {
 	// of its environment, which the deployment's override; nil: any
 	Labels *fleet.LabelSelector
 	Text   string // part of an Application's tenant/deployment@environment
-	Image  string // a repository, with or without a tag, that an Application runs
+	// a repository, with or without a tag, or a commit of a source, that an Application runs
+	Image string
 	// of operations
 	OperationKind  mirror.OperationKind
 	OperationState mirror.OperationState

@@ -432,7 +432,8 @@ const sqlImages = `ARRAY(SELECT i.value FROM running i WHERE i.engine = d.engine
 // image requires an image, or a repository with any tag or digest.
 func (f *filter) image(image string) {
 	exact := f.place(text(image))
-	f.and(`(d.engine, d.name) IN (SELECT i.engine, i.name FROM running i WHERE i.kind = 'image' AND (i.value = ` + exact + `
+	f.and(`(d.engine, d.name) IN (SELECT i.engine, i.name FROM running i WHERE i.kind = 'commit' AND i.value = ` + exact + `
+		OR i.kind = 'image' AND (i.value = ` + exact + `
 		OR i.value >= ` + f.place(text(image)+":") + ` AND i.value < ` + f.place(text(image)+";") + `
 		OR i.value >= ` + f.place(text(image)+"@") + ` AND i.value < ` + f.place(text(image)+"A") + `))`)
 }

@@ -8,15 +8,20 @@
   const gap = 1000; // between two requests of one page, in milliseconds
   const mark = document.getElementById("live");
   const others = "BroadcastChannel" in window ? new BroadcastChannel("argosy-events") : null;
-  const waiting = new Set(); // kinds that have changed since the last request; "*": everything may have
+  const waiting = new Map(); // kinds that have changed since the last request, each with the names; "*": everything may have
   let due = 0, busy = false, last = 0;
 
   function state(on) {
     mark.dataset.state = on ? "on" : "off";
     mark.textContent = on ? "live" : "reconnecting";
   }
+  // An event without a name concerns all objects of its kind. data-of is the only object of a part.
   function concerned(part) {
-    return waiting.has("*") || part.dataset.kinds.split(" ").some((kind) => waiting.has(kind));
+    if (!part.dataset.kinds) { return false; } // its parts are asked for
+    return waiting.has("*") || part.dataset.kinds.split(" ").some((kind) => {
+      const names = waiting.get(kind), of = document.querySelector("[data-of]")?.dataset.of;
+      return names && (!of || kind !== "application" || names.has("") || names.has(of));
+    });
   }
   function soon() {
     if (due || busy || document.hidden || !waiting.size) { return; }
@@ -37,7 +42,7 @@
     const known = parts.map((part) => part.dataset.part + "=" + part.dataset.hash).join(" ");
     const answer = await fetch(location.pathname + location.search, {headers: {"Argosy-Parts": known}, redirect: "manual"});
     if (answer.type === "opaqueredirect") { location.reload(); return; } // the session has ended
-    if (answer.status === 429 || answer.status >= 500) { last = Date.now() + 5000; waiting.add("*"); return; }
+    if (answer.status === 429 || answer.status >= 500) { last = Date.now() + 5000; heard("*"); return; }
     if (answer.status !== 200) { return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of fresh.querySelectorAll("[data-part]")) { swap(part); }
@@ -52,14 +57,19 @@
     const now = document.getElementById(part.id);
     now.dispatchEvent(new CustomEvent("argosy:changed", {bubbles: true}));
   }
-  function heard(kind) { waiting.add(kind); soon(); }
+  function heard(kind, name = "") {
+    if (!waiting.has(kind)) { waiting.set(kind, new Set()); }
+    const names = waiting.get(kind);
+    if (names.size < 1000) { names.add(name); } else { names.add(""); }
+    soon();
+  }
 
   function open() {
     const events = new EventSource("/events");
     const tell = (message) => { receive(message); others?.postMessage(message); };
     events.addEventListener("open", () => tell({state: true}));
     events.addEventListener("error", () => tell({state: false}));
-    for (const kind of kinds) { events.addEventListener(kind, () => tell({kind})); }
+    for (const kind of kinds) { events.addEventListener(kind, (event) => tell({kind, name: JSON.parse(event.data).name})); }
     others?.addEventListener("message", (event) => { if (event.data.who) { others.postMessage({state: events.readyState === 1}); } });
   }
   function receive(message) {
@@ -67,9 +77,12 @@
       if (message.state && mark.dataset.state === "off") { heard("*"); } // events may have been missed
       state(message.state);
     }
-    if (message.kind) { heard(message.kind); }
+    if (message.kind) { heard(message.kind, message.name); }
   }
 
+  if (document.querySelector("[data-ask]")) { // a part that waits for the engine
+    renew([...document.querySelectorAll("[data-part]")].filter((part) => part.querySelector("[data-ask]"))).catch(() => {});
+  }
   others?.addEventListener("message", (event) => receive(event.data));
   document.addEventListener("visibilitychange", soon);
   setInterval(() => heard("*"), 30000); // a silent engine sends no event
