@@ -149,7 +149,6 @@ type anyStore interface {
 	api.State
 	api.PullReader
 	api.Simulator
-	api.Finder
 	api.Decider
 	api.Tokens
 }
