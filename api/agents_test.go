@@ -100,11 +100,12 @@ func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
 		api.History
 		api.State
 		api.PullReader
+		api.AuditReader
+		api.Finder
 		api.Simulator
 		api.Decider
 		api.Tokens
-		api.Finder
-	}{store, store, store, store, store, store, store, store})
+	}{store, store, store, store, store, store, store, store, store})
 	for _, list := range []string{"/agents", "/agent-tokens", "/own-applications"} {
 		s.want(s.get(list, platformToken), http.StatusOK, `"items":[]`)
 	}

@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/access"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"github.com/danielgtaylor/huma/v2"
@@ -22,6 +23,15 @@ import (
 // callerKey is the context key of the verified caller, the only value that the middleware passes to
 // the handler by context.
 type callerKey struct{}
+
+// identityOf is who the audit log names beside the caller's name.
+func identityOf(c caller) audit.Identity {
+	if c.session != nil {
+		return audit.Identity{Session: c.session.ID, Issuer: c.session.Issuer,
+			Account: c.session.Person.Subject}
+	}
+	return audit.Identity{Token: c.token.ID}
+}
 
 // caller is who sends a request: a token, or the session of a person.
 type caller struct {
@@ -369,5 +379,6 @@ func (s *Server) limitReads(ctx huma.Context, c caller, next func(huma.Context))
 		return
 	}
 	defer leave()
-	next(huma.WithValue(ctx, callerKey{}, c))
+	with := context.WithValue(ctx.Context(), callerKey{}, c)
+	next(huma.WithContext(ctx, audit.WithIdentity(with, identityOf(c))))
 }

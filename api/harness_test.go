@@ -20,6 +20,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
@@ -91,6 +92,15 @@ func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 		Deployment: "web", Name: string(t) + "-web-prod", Adopted: string(t) + "-apps/shop",
 		Engine: "eu-1", Revision: rev1, Apply: mirror.ApplyApplied, Sync: mirror.SyncSynced,
 		Health: mirror.HealthHealthy, CreatedAt: at, ChangedAt: at})
+	entry := audit.Entry{N: int64(len(m.Audit) + 1), At: at, Actor: "token:" + string(t) + "/ci",
+		Action: "stop", Subject: "tenant " + string(t), Tenant: t, TenantUID: "uid-" + string(t),
+		Detail: "of " + string(t)}
+	log := audit.Head{}
+	if n := len(m.Audit); n > 0 {
+		log = audit.Head{Position: m.Audit[n-1].Position, Hash: m.Audit[n-1].Hash}
+	}
+	audit.Append(&entry, log, audit.Head{})
+	m.Audit = append(m.Audit, entry)
 	m.Operations = append(m.Operations, mirror.Operation{ID: "op-" + string(t),
 		Kind: mirror.OperationSync, State: mirror.OperationRunning, Tenant: t,
 		Subject: string(t) + "/web@prod", StartedAt: at})
@@ -148,6 +158,7 @@ type anyStore interface {
 	api.History
 	api.State
 	api.PullReader
+	api.AuditReader
 	api.Simulator
 	api.Decider
 	api.Tokens
@@ -156,8 +167,7 @@ type anyStore interface {
 func configOf(store anyStore) api.Config {
 	return api.Config{
 		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
-			Finder:    store,
-			Simulator: store},
+			AuditReader: store, Finder: store, Simulator: store},
 		Decider: store, Tokens: store}
 }
 

@@ -105,7 +105,8 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
 	for _, list := range []string{"tenants", "environments", "deployments", "sets", "applications",
 		"operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "agents",
-		"agent-tokens", "own-applications", "stops", "source", "whoami"} {
+		"agent-tokens", "own-applications", "stops", "source", "whoami", "audit",
+		"audit/export"} {
 		t.Run(list, func(t *testing.T) {
 			s := s.in(t)
 			a := s.get("/"+list, acmeToken)
@@ -119,7 +120,7 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 		})
 	}
 	for _, list := range []string{"environments", "deployments", "sets", "applications",
-		"operations", "problems", "holds", "agents", "agent-tokens", "own-applications"} {
+		"operations", "problems", "holds", "agents", "agent-tokens", "own-applications", "audit"} {
 		a := s.get("/"+list+"?tenant=globex", acmeToken)
 		s.want(a, http.StatusOK)
 		if got := decode[wire.List[any]](t, a); len(got.Items) != 0 || got.Next != "" {
@@ -131,7 +132,7 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 func TestPlatformObjectsAreRefusedToTenants(t *testing.T) {
 	s := newSite(t, content())
 	for _, path := range []string{"/engines", "/engines/eu-1", "/revisions",
-		"/revisions/" + string(rev1), "/tokens"} {
+		"/revisions/" + string(rev1), "/tokens", "/audit/state"} {
 		s.want(s.get(path, platformToken), http.StatusOK)
 		a := s.get(path, acmeToken)
 		s.want(a, http.StatusForbidden, `"next"`)

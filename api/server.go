@@ -108,6 +108,7 @@ func New(c Config) *Server {
 	s.registerSessions()
 	s.registerAgents()
 	describeProtocol(s.api)
+	s.registerAudit()
 	s.registerEvents()
 	s.newWebsite().registerPage()
 	s.handler = s.observed(s.recovered(secured(bounded(renewals(s.mux)))))

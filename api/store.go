@@ -26,6 +26,7 @@ type Reader struct {
 	PullReader
 	Simulator
 	Finder
+	AuditReader
 }
 
 // Finder searches, compares and counts Applications.

@@ -18,6 +18,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -54,6 +55,7 @@ type Mirror struct {
 	Agents        []view.Agent
 	AgentTokens   []registry.Token
 	Own           []view.Own
+	Audit         []audit.Entry // in the order of their numbers
 }
 
 // Pull is a pull request with the plan of its head, if there is one.

@@ -39,6 +39,11 @@ func values(f view.Filter) url.Values {
 			q.Set(name, value)
 		}
 	}
+	for name, value := range entryValues(f) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
 	return q
 }
 

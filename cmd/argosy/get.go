@@ -188,6 +188,11 @@ var resources = []resource{
 		"tenant", "engine", "revision", "kind", "state"},
 		list: lister((*client.Client).Operations, func(o mirror.Operation) string { return o.ID },
 			operationColumns)},
+	{plural: "audit", filters: []string{"tenant", "engine", "revision", "actor", "action",
+		"subject", "pull", "operation", "since", "until", "text"},
+		about:   "nothing has been decided or recorded",
+		list:    lister((*client.Client).Audit, entryNumber, auditColumns),
+		example: "--actor 'token:acme/*' --since 24h --limit 50"},
 	{plural: "moves", aliases: []string{"move"}, filters: []string{"tenant", "environment"},
 		about: "no environment has moved; `argosy get operations` shows requested and refused moves",
 		list: lister((*client.Client).Moves, func(m view.Move) string {
@@ -277,6 +282,16 @@ var filterHelp = map[string]string{
 	"text":     "only with this part of tenant/deployment@environment",
 	"kind":     "only of this kind, such as Sync or Move",
 
+	"actor":   "only by this actor, or by those that begin with it if it ends in *",
+	"action":  "only this action, or those that begin with it if it ends in *",
+	"subject": "only about this subject, or those that begin with it if it ends in *",
+	"pull":    "only of this pull request: its number",
+	"since": "only from then on: a time such as 2026-11-20T12:00:00Z, a date, or " +
+		"an age such as 24h or 30d",
+	"until":     "only before: a time, a date or an age",
+	"operation": "only of this operation",
+
+	"audit.text":       "only with this text in actor, subject or detail",
 	"operations.state": "only in this state: Pending|Running|Succeeded|Failed|Held",
 }
 
@@ -299,7 +314,11 @@ type listView struct {
 type query struct {
 	tenant, environment, deployment, engine, revision, sync, health, apply, state string
 	image, text, kind                                                             string
+	actor, action, subject, pull, operation, since, until                         string
 	limit                                                                         int
+
+	entry  view.EntryFilter // by parse
+	number int              // of the pull request
 }
 
 func getOne(a *app, r resource) *cobra.Command {
@@ -331,7 +350,7 @@ func getOne(a *app, r resource) *cobra.Command {
 		if q.limit < 0 {
 			return errors.New("--limit must be above 0, or 0 for all")
 		}
-		if err := chosen.parse(r, args); err != nil {
+		if err := errors.Join(chosen.parse(r, args), q.parse(time.Now())); err != nil {
 			return err
 		}
 		c, target, err := a.connectTo()
@@ -444,7 +463,27 @@ func (q *query) filter() view.Filter {
 		Sync:     mirror.SyncState(q.sync), Health: mirror.HealthState(q.health),
 		Apply: mirror.ApplyState(q.apply), State: forge.PullState(q.state),
 		Image: q.image, Text: q.text, OperationKind: mirror.OperationKind(q.kind),
-		OperationState: mirror.OperationState(q.state)}
+		OperationState: mirror.OperationState(q.state),
+		Pull:           q.number, Entry: q.entry}
+}
+
+// parse reads the flags of the audit log. A time is relative to now.
+func (q *query) parse(now time.Time) (err error) {
+	q.entry = view.EntryFilter{Actor: q.actor, Action: q.action, Subject: q.subject,
+		Operation: q.operation, Text: q.text}
+	if q.entry.Since, err = moment(q.since, now); err != nil {
+		return fmt.Errorf("--since: %w", err)
+	}
+	if q.entry.Until, err = moment(q.until, now); err != nil {
+		return fmt.Errorf("--until: %w", err)
+	}
+	if q.pull == "" {
+		return nil
+	}
+	if q.number, err = strconv.Atoi(strings.TrimPrefix(q.pull, "#")); err != nil || q.number < 1 {
+		return fmt.Errorf("--pull: %q is no number of a pull request", q.pull)
+	}
+	return nil
 }
 
 func (l listView) print(found listing) error {
@@ -503,5 +542,7 @@ func (q *query) flag(name string) *string {
 	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment,
 		"deployment": &q.deployment, "engine": &q.engine,
 		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply,
-		"state": &q.state, "image": &q.image, "text": &q.text, "kind": &q.kind}[name]
+		"state": &q.state, "image": &q.image, "text": &q.text, "kind": &q.kind, "actor": &q.actor,
+		"action": &q.action, "subject": &q.subject, "pull": &q.pull, "operation": &q.operation,
+		"since": &q.since, "until": &q.until}[name]
 }

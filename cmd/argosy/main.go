@@ -98,7 +98,7 @@ func root(a *app) *cobra.Command {
 		groupAsk: append(inspectCommands(a), getCommand(a), searchCommand(a),
 			matrixCommand(a), describeCommand(a),
 			explainCommand(a), simulateCommand(a), loginCommand(a), logoutCommand(a), contextCommand(a), openCommand(a),
-			tokenCommand(a), agentCommand(a)),
+			tokenCommand(a), agentCommand(a), auditCommand(a)),
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),
 			evacuateCommand(a), forgetCommand(a), resolveUnprovenCommand(a), pauseDrainCommand(a),

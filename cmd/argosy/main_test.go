@@ -74,8 +74,9 @@ func serve(store *apitest.Store, onEnd func(func())) (url string) {
 	server := api.New(
 		api.Config{
 			Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
-				Finder:    store,
-				Simulator: store},
+				AuditReader: store,
+				Finder:      store,
+				Simulator:   store},
 			Decider: store, Tokens: store, Agents: store, Version: "test"})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -29,7 +29,7 @@ type Format int
 // FormatV1 is the only format so far.
 const FormatV1 Format = 1
 
-// Hash is the hash of a sealed entry, 64 hexadecimal digits; "" stands before the first entry.
+// Hash is the hash of a sealed entry, 64 hexadecimal digits; the first entry has "" as Previous.
 type Hash string
 
 // Identity is what is known of an actor beside the name that records show.
@@ -106,19 +106,12 @@ func validHash(h Hash) bool {
 	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == string(h)
 }
 
-// Filter selects entries. The zero value selects all.
-type Filter struct {
-	Actor     string // exactly, or everything that begins with it if it ends in "*"
-	Action    string // likewise
-	Subject   string // likewise
-	Tenant    fleet.TenantName
-	Engine    fleet.EngineName
-	Revision  fleet.Revision
-	Pull      int // with those of its merged commit
-	Operation string
-	Since     time.Time // inclusive
-	Until     time.Time // exclusive
-	Text      string    // within actor, subject or detail, in any case
+// State is where the chain of the log begins and ends.
+type State struct {
+	Head     Head  `json:"head" doc:"The newest sealed entry"`
+	Anchor   Head  `json:"anchor" doc:"The last entry that was pruned; position 0: none was"`
+	Pruned   int64 `json:"pruned"`
+	Unsealed int64 `json:"unsealed" doc:"Entries that are not sealed yet"`
 }
 
 // Sum returns the hash of the entry with its place in the chain. Each field is preceded by its

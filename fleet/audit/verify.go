@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -175,6 +176,8 @@ func (v *Verifier) End() Report {
 				r.Last.Position, k.Position)})
 		}
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return int(a.Position - b.Position) })
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Compare(a.Position, b.Position)
+	})
 	return r
 }

@@ -447,6 +447,16 @@ type Filter struct {
 	// of operations
 	OperationKind  mirror.OperationKind
 	OperationState mirror.OperationState
+	Entry          EntryFilter // of the audit log
+}
+
+// EntryFilter selects entries of the audit log. Actor, Action and Subject match exactly, or a
+// prefix if they end in "*".
+type EntryFilter struct {
+	Actor, Action, Subject string
+	Operation              string
+	Since, Until           time.Time // from Since on, before Until
+	Text                   string    // within actor, subject or detail, in any case
 }
 
 // Page requests at most Limit items (1..1000) after the opaque cursor After.

@@ -311,7 +311,7 @@ func (s *Audit) verify(ctx context.Context, o Verification, c sealing) (audit.Re
 }
 
 // Audit lists entries, newest first. A tenant's scope has the entries about that tenant.
-func (s *Views) Audit(ctx context.Context, scope view.Scope, by audit.Filter, page view.Page) (
+func (s *Views) Audit(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
 	[]audit.Entry, string, error) {
 	return list(ctx, s.database, scope, listing[audit.Entry]{
 		name: "audit", keys: []string{"a.n"}, newest: true, scan: scanEntry,
@@ -321,7 +321,7 @@ func (s *Views) Audit(ctx context.Context, scope view.Scope, by audit.Filter, pa
 }
 
 // SealedAudit returns at most limit sealed entries after the position, in the order of the chain.
-func (s *Views) SealedAudit(ctx context.Context, scope view.Scope, by audit.Filter, after int64,
+func (s *Views) SealedAudit(ctx context.Context, scope view.Scope, by view.Filter, after int64,
 	limit int) ([]audit.Entry, error) {
 	if limit < 1 || limit > maxPage {
 		return nil, fmt.Errorf("audit: a page has 1 to %d items, not %d", maxPage, limit)
@@ -337,32 +337,40 @@ func (s *Views) SealedAudit(ctx context.Context, scope view.Scope, by audit.Filt
 	return entries, wrap(err, "audit")
 }
 
-func auditFilter(scope view.Scope, by audit.Filter) filter {
+// AuditState is where the chain begins and ends.
+func (s *Views) AuditState(ctx context.Context) (audit.State, error) {
+	c, err := (&Audit{s.database}).sealing(ctx)
+	return audit.State{Head: c.head, Anchor: c.anchor, Pruned: c.pruned, Unsealed: c.unsealed},
+		wrap(err, "audit log")
+}
+
+func auditFilter(scope view.Scope, by view.Filter) filter {
 	f := filter{}
 	f.tenants("a.tenant", scope, by.Tenant)
 	if scope.Tenant != "" {
 		f.and("a.tenant_uid = live_tenant(a.tenant)")
 	}
-	f.pattern("a.actor", by.Actor)
-	f.pattern("a.action", by.Action)
-	f.pattern("a.subject", by.Subject)
+	f.pattern("a.actor", by.Entry.Actor)
+	f.pattern("a.action", by.Entry.Action)
+	f.pattern("a.subject", by.Entry.Subject)
 	f.equal("a.engine", string(by.Engine))
 	f.equal("a.revision", string(by.Revision))
-	f.equal("a.operation", by.Operation)
+	f.equal("a.operation", by.Entry.Operation)
 	if by.Pull != 0 {
 		n := f.place(by.Pull)
 		f.and("(a.pull = " + n + " OR a.revision = (SELECT p.body->>'mergeCommit' FROM pulls p WHERE p.number = " +
 			n + " AND p.body->>'mergeCommit' <> ''))")
 	}
-	if !by.Since.IsZero() {
-		f.and("a.at >= " + f.place(by.Since))
+	if !by.Entry.Since.IsZero() {
+		f.and("a.at >= " + f.place(by.Entry.Since))
 	}
-	if !by.Until.IsZero() {
-		f.and("a.at < " + f.place(by.Until))
+	if !by.Entry.Until.IsZero() {
+		f.and("a.at < " + f.place(by.Entry.Until))
 	}
-	if by.Text != "" {
-		word := f.place(text(by.Text))
-		f.and("strpos(lower(a.actor || ' ' || a.subject || ' ' || a.detail), lower(" + word + ")) > 0")
+	if by.Entry.Text != "" {
+		word := f.place(text(by.Entry.Text))
+		f.and("strpos(lower(a.actor || ' ' || a.subject || ' ' || a.detail), lower(" + word +
+			")) > 0")
 	}
 	return f
 }
@@ -376,7 +384,7 @@ func (f *filter) pattern(column, value string) {
 	f.equal(column, value)
 }
 
-// recordPruning records the pruning of entries in the log itself, once, whichever replica pruned them.
+// recordPruning records the pruning of entries in the log itself, once, by any replica.
 func (s *Store) recordPruning(ctx context.Context, age string) error {
 	return s.transact(ctx, func(tx pgx.Tx) error {
 		var pruned, recorded int64

@@ -136,8 +136,7 @@ func TestSealerThatDiesLeavesNoGap(t *testing.T) {
 	}
 }
 
-// Whoever may do everything in the database changes, deletes, adds and swaps entries: a
-// verification finds each.
+// A superuser of the database changes, deletes, adds and swaps entries: a verification finds each.
 func TestVerificationFindsWhatASuperuserDid(t *testing.T) {
 	t.Parallel()
 	const unlocked = `SET session_replication_role = replica; `
@@ -154,7 +153,7 @@ func TestVerificationFindsWhatASuperuserDid(t *testing.T) {
 			"entry 6: entry 5 is missing before it"},
 		"the first entries are deleted": {`DELETE FROM audit WHERE position < 4`,
 			"entry 4: entries 1 to 3 are missing before it"},
-		"the first entries are deleted, and the anchor says so": {
+		"the first entries are deleted, and the anchor with them": {
 			`UPDATE audit_anchor SET position = 3, hash = (SELECT hash FROM audit WHERE position = 3), pruned = 3, recorded = 3;
 			DELETE FROM audit WHERE position < 4`,
 			"no entry records that those before were pruned"},
@@ -186,7 +185,7 @@ func TestVerificationFindsWhatASuperuserDid(t *testing.T) {
 	}
 }
 
-// Whoever writes the whole log again from an entry on is found by a head that was noted elsewhere.
+// A head that was noted elsewhere reveals that the whole log was written again.
 func TestNotedHeadFindsALogThatWasWrittenAgain(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -212,7 +211,7 @@ func TestNotedHeadFindsALogThatWasWrittenAgain(t *testing.T) {
 		"the log ends at entry")
 }
 
-// Pruning drops the beginning of the chain. What is left verifies, and so does an archive of what was dropped, with the rest.
+// Pruning drops the beginning of the chain. The rest verifies, alone and after an archive.
 func TestPrunedLogVerifiesAndContinuesItsArchive(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -222,7 +221,7 @@ func TestPrunedLogVerifiesAndContinuesItsArchive(t *testing.T) {
 	exec(t, url, insert, 200, "2019-02-10Z")
 	decideOften(t, s, 2, 3)
 	check(t, s.Audit.SealAll(t.Context()))
-	archive := must(s.Views.SealedAudit(t.Context(), view.Scope{}, audit.Filter{}, 0, 1000))(t)
+	archive := must(s.Views.SealedAudit(t.Context(), view.Scope{}, view.Filter{}, 0, 1000))(t)
 	must(s.Prune(t.Context(), postgres.Retention{}))(t)
 	check(t, s.Audit.SealAll(t.Context()))
 	expect(t, url, `SELECT count(*) FROM audit WHERE action = 'old'`, 0)
@@ -234,7 +233,7 @@ func TestPrunedLogVerifiesAndContinuesItsArchive(t *testing.T) {
 	for _, e := range archive {
 		v.Add(e)
 	}
-	rest := must(s.Views.SealedAudit(t.Context(), view.Scope{}, audit.Filter{},
+	rest := must(s.Views.SealedAudit(t.Context(), view.Scope{}, view.Filter{},
 		archive[len(archive)-1].Position, 1000))(t)
 	for _, e := range rest {
 		v.Add(e)
@@ -335,7 +334,8 @@ func TestTenantReadsItsOwnEntries(t *testing.T) {
 	decideOften(t, s, 2, 2)
 	check(t, s.Audit.SealAll(t.Context()))
 	acme := view.Scope{Tenant: "acme"}
-	for _, by := range []audit.Filter{{}, {Tenant: "globex"}, {Text: "secret"}, {Actor: "token:o*"}} {
+	for _, by := range []view.Filter{{}, {Tenant: "globex"},
+		{Entry: view.EntryFilter{Text: "secret"}}, {Entry: view.EntryFilter{Actor: "token:o*"}}} {
 		entries, _, err := s.Views.Audit(t.Context(), acme, by, view.Page{Limit: 1000})
 		check(t, err)
 		for _, e := range entries {
@@ -343,12 +343,12 @@ func TestTenantReadsItsOwnEntries(t *testing.T) {
 				t.Errorf("%+v: it reads %+v", by, e)
 			}
 		}
-		if (by == audit.Filter{}) != (len(entries) > 0) {
+		if (by == view.Filter{}) != (len(entries) > 0) {
 			t.Errorf("%+v: %d entries", by, len(entries))
 		}
 	}
 	var v audit.Verifier
-	own := must(s.Views.SealedAudit(t.Context(), acme, audit.Filter{}, 0, 1000))(t)
+	own := must(s.Views.SealedAudit(t.Context(), acme, view.Filter{}, 0, 1000))(t)
 	for _, e := range own {
 		v.Add(e)
 	}
@@ -356,13 +356,13 @@ func TestTenantReadsItsOwnEntries(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	exec(t, url, `UPDATE tenants SET removed_at = now() WHERE tenant = 'acme'`)
-	if left := must(s.Views.SealedAudit(t.Context(), acme, audit.Filter{}, 0, 1000))(t); len(left) > 0 {
+	left := must(s.Views.SealedAudit(t.Context(), acme, view.Filter{}, 0, 1000))(t)
+	if len(left) > 0 {
 		t.Errorf("the next tenant of that name reads %d entries", len(left))
 	}
 }
 
-// The log tells of a recorded revision with its counts, and of its end, with the operation that
-// shows both; a page goes on where the one before ended.
+// The log has a recorded revision with its counts, and its end, with the operation that shows both; a page goes on where the one before ended.
 func TestRecordedRevisionAndItsEndAreEntries(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -370,7 +370,7 @@ func TestRecordedRevisionAndItsEndAreEntries(t *testing.T) {
 		application("eu-1", "acme", "b", "prod", "v1"))
 	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	check(t, s.Plans.CompleteRevisions(t.Context()))
-	of := audit.Filter{Revision: revision(1)}
+	of := view.Filter{Revision: revision(1)}
 	entries, _, err := s.Views.Audit(t.Context(), view.Scope{}, of, view.Page{Limit: 10})
 	check(t, err)
 	var text []string
@@ -394,7 +394,7 @@ func TestRecordedRevisionAndItsEndAreEntries(t *testing.T) {
 	}
 }
 
-// Who calls is in the entry of the decision, beside the name.
+// The entry of a decision identifies the caller beside the name.
 func TestEntryNamesTheTokenOfTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -402,8 +402,8 @@ func TestEntryNamesTheTokenOfTheCaller(t *testing.T) {
 	_, err := s.Decisions.SetStop(audit.WithIdentity(t.Context(), id), mirror.Stop{
 		Scope: mirror.StopFleet, By: "person:ann", Reason: "r"}, true)
 	check(t, err)
-	entries, _, err := s.Views.Audit(t.Context(), view.Scope{}, audit.Filter{Action: "stop"},
-		view.Page{Limit: 10})
+	entries, _, err := s.Views.Audit(t.Context(), view.Scope{},
+		view.Filter{Entry: view.EntryFilter{Action: "stop"}}, view.Page{Limit: 10})
 	if err != nil || len(entries) != 1 || entries[0].Identity != id || entries[0].Operation == "" {
 		t.Errorf("%+v, %v", entries, err)
 	}
@@ -417,7 +417,8 @@ func TestEntryVerifiesAfterJSON(t *testing.T) {
 		By: "token:<ann>", Reason: "a\nb\u202e\x1b[31m \"c\" & <d>"}, true)
 	check(t, err)
 	check(t, s.Audit.SealAll(t.Context()))
-	for _, e := range must(s.Views.SealedAudit(t.Context(), view.Scope{}, audit.Filter{}, 0, 1000))(t) {
+	entries := must(s.Views.SealedAudit(t.Context(), view.Scope{}, view.Filter{}, 0, 1000))(t)
+	for _, e := range entries {
 		var b bytes.Buffer
 		check(t, json.NewEncoder(&b).Encode(e))
 		var back audit.Entry

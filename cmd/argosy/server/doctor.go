@@ -74,6 +74,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		checks = append(checks, Check{Subject: subject, Detail: detail, Err: err})
 	}
 	joined, owners := Check{Subject: "agents"}, Check{Subject: "owners"}
+	audited := Check{Subject: "audit log"}
 	check("database", func(ctx context.Context) (string, error) {
 		d, err := openDatabase(ctx, s.Database, log)
 		if err != nil {
@@ -88,6 +89,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 			return "", err
 		}
 		defer store.Close()
+		audited.Detail, audited.Err = examineAudit(ctx, store.Audit)
 		if s.Forge != nil {
 			owners.Detail, owners.Err = examineOwners(ctx, store.Pulls)
 		}
@@ -97,7 +99,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		joined.Detail, joined.Err = examineAgents(ctx, store, s.Listen.Public, time.Now())
 		return "reached, takes writes, schema is current", nil
 	})
-	for _, c := range []Check{joined, owners} {
+	for _, c := range []Check{audited, joined, owners} {
 		if c.Detail != "" || c.Err != nil {
 			checks = append(checks, c)
 		}
@@ -135,6 +137,23 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		cancel()
 	}
 	return checks
+}
+
+// examinedEntries bounds the entries of the audit log that the doctor verifies.
+const examinedEntries = 20_000
+
+// examineAudit verifies the newest entries of the audit log.
+func examineAudit(ctx context.Context, log *postgres.Audit) (string, error) {
+	r, err := log.Verify(ctx, postgres.Verification{Last: examinedEntries})
+	if err != nil {
+		return "", err
+	}
+	var errs []error
+	for _, f := range r.Findings {
+		errs = append(errs, fmt.Errorf("%s; see docs/runbooks/ArgosyAuditRewritten.md", f))
+	}
+	return fmt.Sprintf("%d entries verified, head %s, %d not sealed yet", r.Entries, r.Last,
+		r.Unsealed), errors.Join(errs...)
 }
 
 // changedOwners is the part of the store that examineOwners needs.
