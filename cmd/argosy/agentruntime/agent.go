@@ -71,6 +71,7 @@ type Agent struct {
 	manager    *worker.Manager
 	metrics    *worker.Metrics
 	own        *own
+	inspector  *inspector
 
 	stopsKnown chan struct{} // closed when the hub has sent the emergency stops
 	stopsOnce  sync.Once
@@ -102,12 +103,14 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	a.metrics = worker.NewMetrics(a.registry)
+	a.inspector = &inspector{a: a}
 	a.manager = worker.NewManager(a, rowPoll, c.Log, a.worker)
 	a.follower = edge.NewFollower(edge.FollowerConfig{
 		Client: a.client, Namespace: c.ArgoCDNamespace,
 		ApplicationNamespaces: c.ApplicationNamespaces, Version: c.Version, Log: c.Log,
 		Wake: a.wake, Stepped: a.manager.Stepped, Rotated: a.manager.Rotated,
 		Stopped: a.stopsReceived, Opened: a.opened, Held: a.held, Local: a.local,
+		Inspector: a.inspector,
 	})
 	if c.SelfUpgrade {
 		a.follower.Upgrader = a.upgrade
@@ -128,6 +131,7 @@ func New(c Config) (*Agent, error) {
 // *edge.TerminalError whose text names the action. Run finishes writes under way.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
+	defer a.inspector.close()
 	release := func() {} // lets the next process begin, after this one has ended
 	defer func() { release() }()
 	defer a.tryLast(ctx)
@@ -380,7 +384,8 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 // block.
 func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) argocd.Options {
 	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
-		Advise: spec.DedicatedTo == nil, NoParams: true, Shadows: true}
+		Advise: spec.DedicatedTo == nil, NoParams: true, Shadows: true,
+		Inspects: a.c.Reads}
 }
 
 // fitting drops the findings about the Argo CD of an autonomous cluster, whose people set it up: no

@@ -331,7 +331,7 @@ func TestAnAnswerWithoutAnEndIsCutOff(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if most := agent.MaxInspectionAnswer/agent.MaxInspectionPart + 1; accepted > most {
+		if most := maxPacked/agent.MaxInspectionPart + 1; accepted > most {
 			t.Errorf("%d parts were accepted, at most %d may", accepted, most)
 		}
 		if !errors.Is(read.err, mirror.ErrInspectRefused) {

@@ -23,6 +23,9 @@ import (
 const (
 	// reads of this replica that wait at once; further ones are refused
 	inspectsAtOnce = 64
+	// bytes of a packed answer other than a log, of which maxDecoding are unpacked at once
+	maxPacked   = 4 << 20
+	maxDecoding = 4
 	// statements for reads and their answers at once
 	inspectStatements = 4
 	// of a reader that waits, because a notification may be lost
@@ -38,7 +41,7 @@ type Inspector struct {
 	hub     *Hub
 	reads   semaphore // statements
 	waiters semaphore
-	now     func() time.Time
+	unpacks semaphore
 
 	mu      sync.Mutex
 	waiting map[string]pacing.Signal // by ID of the read
@@ -49,7 +52,7 @@ type Inspector struct {
 func newInspector(h *Hub) *Inspector {
 	return &Inspector{hub: h, reads: make(semaphore, inspectStatements),
 		waiters: make(semaphore, inspectsAtOnce), waiting: map[string]pacing.Signal{},
-		answers: map[string]int{}, now: time.Now}
+		answers: map[string]int{}, unpacks: make(semaphore, maxDecoding)}
 }
 
 // Inspector returns the reads of Applications behind agents.
@@ -240,7 +243,7 @@ func answerOf[T any](ctx context.Context, i *Inspector, app mirror.InspectedAppl
 		if err != nil {
 			return out, err
 		}
-		if packed.Len()+len(data) > agent.MaxInspectionAnswer {
+		if packed.Len()+len(data) > maxPacked {
 			return out, unreadableAnswer(errOversized)
 		}
 		packed.Write(data)
@@ -248,23 +251,26 @@ func answerOf[T any](ctx context.Context, i *Inspector, app mirror.InspectedAppl
 			break
 		}
 	}
-	text, err := unpack(&packed, agent.MaxInspectionAnswer)
-	if err == nil {
-		err = json.Unmarshal(text, &out)
-	}
+	err = i.unpacks.run(ctx, func() error {
+		text, err := unpack(&packed, agent.MaxInspectionAnswer)
+		if err == nil {
+			err = json.Unmarshal(text, &out)
+		}
+		bound(&out)
+		return err
+	})
 	if err != nil {
 		var none T
 		return none, unreadableAnswer(err)
 	}
-	bound(&out)
 	return out, nil
 }
 
 // unreadableAnswer explains an answer that the protocol does not allow. The cause may quote it.
 func unreadableAnswer(err error) error {
 	if errors.Is(err, errOversized) {
-		return fmt.Errorf("%w: the answer of its agent exceeds %d MiB",
-			mirror.ErrInspectRefused, agent.MaxInspectionAnswer>>20)
+		return fmt.Errorf("%w: the answer of its agent exceeds %d MiB, or %d MiB packed",
+			mirror.ErrInspectRefused, agent.MaxInspectionAnswer>>20, maxPacked>>20)
 	}
 	return fmt.Errorf("%w: the answer of its agent cannot be decoded; upgrade the agent",
 		mirror.ErrInspectUnreachable)
