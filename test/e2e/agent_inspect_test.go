@@ -19,7 +19,6 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
-	"argosy.dev/argosy/test/stack"
 )
 
 // redisPod gives an Argo CD whose processes are no Pods a Pod of Redis, to which the API server
@@ -68,10 +67,10 @@ func TestPeopleSeeTheResourcesOfAnApplicationBehindAFirewall(t *testing.T) {
 		"argocd.reads of the chart argosy-agent") {
 		t.Errorf("before the admin allows it: %v", err)
 	}
-	if more := f.agentRequests(t)[refused:]; slices.ContainsFunc(more, func(e stack.AuditEntry) bool {
-		return e.Refused() || strings.Contains(e.RequestURI, "portforward")
-	}) {
-		t.Errorf("the agent has tried it: %+v", more)
+	for _, e := range f.agentRequests(t)[refused:] {
+		if e.Refused() || strings.Contains(e.RequestURI, "portforward") {
+			t.Errorf("the agent has tried it: %s %s", e.Verb, e.RequestURI)
+		}
 	}
 
 	s.allowReads(t, "--reads", "--read-namespaces", namespace)
@@ -151,14 +150,14 @@ func (s *site) followsLog(t *testing.T, as *client.Client, app fleet.Application
 	pod view.ResourceRef, container string) {
 	t.Helper()
 	pods := s.edge.Cluster.Client().CoreV1().Pods(pod.Namespace)
-	print := func(text string) {
+	write := func(text string) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{"log.lab.argosy.dev/%s":%q}}}`, container,
 			text)
 		_, err := pods.Patch(t.Context(), pod.Name, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{})
 		check(t, err)
 	}
-	print("first\n")
+	write("first\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	lines, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
@@ -173,7 +172,7 @@ func (s *site) followsLog(t *testing.T, as *client.Client, app fleet.Application
 	}()
 	for i, want := range []string{"first", "second"} {
 		if i == 1 {
-			print("first\nsecond\n")
+			write("first\nsecond\n")
 		}
 		began := time.Now()
 		select {

@@ -296,7 +296,8 @@ func TestFailuresOfReadsKeepTheirKind(t *testing.T) {
 	inspected(t, func(_ *hubDouble, s *site, r *readers, from *fakeInspector) {
 		for err, want := range map[error]agent.InspectionCode{
 			mirror.ErrNoTree: agent.CodeNoTree, mirror.ErrNotInTree: agent.CodeNotInTree,
-			mirror.ErrInspectRefused: agent.CodeRefused, mirror.ErrInspectBusy: agent.CodeInspectBusy,
+			mirror.ErrInspectRefused:     agent.CodeRefused,
+			mirror.ErrInspectBusy:        agent.CodeInspectBusy,
 			mirror.ErrInspectUnreachable: agent.CodeUnreachable,
 			errors.New("something"):      agent.CodeUnreachable,
 		} {
