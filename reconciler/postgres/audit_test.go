@@ -362,7 +362,8 @@ func TestTenantReadsItsOwnEntries(t *testing.T) {
 	}
 }
 
-// The log has a recorded revision with its counts, and its end, with the operation that shows both; a page goes on where the one before ended.
+// The log has a recorded revision with its counts, and its end, with the operation that shows both.
+// A page continues after the one before.
 func TestRecordedRevisionAndItsEndAreEntries(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

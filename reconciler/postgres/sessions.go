@@ -20,6 +20,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/access"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -193,7 +194,9 @@ func (s *Sessions) CreateSession(ctx context.Context, v view.Session, once strin
 			return err
 		}
 		v = made[0]
-		return recordDecision(ctx, tx, decision{action: "sign in", subject: "session " + v.ID,
+		in := audit.WithIdentity(ctx, audit.Identity{Session: v.ID, Issuer: p.Issuer,
+			Account: p.Subject})
+		return recordDecision(in, tx, decision{action: "sign in", subject: "session " + v.ID,
 			by: v.Actor, note: string(v.Kind)})
 	})
 	if err != nil {
