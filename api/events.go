@@ -232,9 +232,9 @@ const (
 	feedBatch    = 1000
 )
 
-// feed reads new events once for all open streams, encodes each once, and passes them on. Without an
-// open stream it does not read. It waits for no stream: one that does not keep up reads what it has
-// missed itself.
+// feed reads new events once for all open streams, encodes each once, and passes them on. Without
+// an open stream it does not read. It waits for no stream: a stream that does not keep up reads its
+// missed events itself.
 type feed struct {
 	reader History
 	log    *slog.Logger
@@ -365,8 +365,8 @@ func (f *feed) missed() {
 	}
 }
 
-// resume passes batches to the stream again. Those that it has not read are dropped: the stream
-// reads the store next.
+// resume passes batches to the stream again, and drops the unread ones: the stream reads the store
+// next.
 func (f *feed) resume(l *listener) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

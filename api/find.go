@@ -126,21 +126,20 @@ func (s *Server) search(ctx context.Context, scope view.Scope, text string, limi
 // of the scope.
 func (s *Server) facets(ctx context.Context, scope view.Scope, filter view.Filter) (view.Facets,
 	error) {
-	narrow := view.Filter{Deployment: filter.Deployment, Revision: filter.Revision,
-		Labels: filter.Labels, Text: filter.Text, Image: filter.Image}
-	var counts []view.StateCount
-	var err error
-	if narrow == (view.Filter{}) {
-		counts, err = s.counts.get(ctx, scope.Tenant, func(ctx context.Context) (
-			[]view.StateCount, error) {
-			return s.reader.StateCounts(ctx, scope, narrow)
-		})
-	} else {
-		narrow.Tenant = filter.Tenant
-		counts, err = s.reader.StateCounts(ctx, scope, narrow)
+	finder := sharedFinder{Finder: s.reader.Finder, counts: &s.counts}
+	all := narrowed(filter)
+	if all != (view.Filter{}) {
+		all.Tenant = filter.Tenant
 	}
+	counts, err := finder.StateCounts(ctx, scope, all)
 	if err != nil {
 		return view.Facets{}, err
 	}
 	return view.FacetsOf(counts, filter), nil
+}
+
+// narrowed returns the fields of a filter that the counts of states cannot be split by.
+func narrowed(filter view.Filter) view.Filter {
+	return view.Filter{Deployment: filter.Deployment, Revision: filter.Revision,
+		Labels: filter.Labels, Text: filter.Text, Image: filter.Image}
 }

@@ -27,18 +27,18 @@ func renewals(next http.Handler) http.Handler {
 
 // newWebsite returns the pages of a server, whose reads are shared.
 func (s *Server) newWebsite() *website {
-	w := &website{Server: s, reader: sharedReader(s.reader, s.feed)}
+	w := &website{Server: s, reader: sharedReader(s.reader, s.feed, &s.counts)}
 	w.overviews.changed, w.arounds.changed = s.feed.changedAt, s.feed.changedAt
 	return w
 }
 
 // sharedReader returns the reader for the page.
-func sharedReader(r Reader, feed *feed) Reader {
+func sharedReader(r Reader, feed *feed, counts *sharedRead[[]view.StateCount]) Reader {
 	lists := &sharedRead[any]{changed: feed.changedAt}
 	r.Inventory = sharedInventory{r.Inventory, lists}
 	r.History = sharedHistory{r.History, lists}
 	r.State = sharedState{r.State, lists}
-	r.Finder = sharedFinder{r.Finder, lists}
+	r.Finder = sharedFinder{r.Finder, lists, counts}
 	return r
 }
 
@@ -95,7 +95,8 @@ type (
 	}
 	sharedFinder struct {
 		Finder
-		lists *sharedRead[any]
+		lists  *sharedRead[any]
+		counts *sharedRead[[]view.StateCount]
 	}
 )
 
@@ -162,4 +163,24 @@ func (r sharedFinder) Matrix(ctx context.Context, scope view.Scope, filter view.
 		return view.Matrix{}, err
 	}
 	return found[0], nil
+}
+
+// StateCounts shares one read of a scope among all requests that do not narrow it.
+func (r sharedFinder) StateCounts(ctx context.Context, scope view.Scope, filter view.Filter) (
+	[]view.StateCount, error) {
+	narrow := narrowed(filter)
+	if narrow != (view.Filter{}) {
+		narrow.Tenant = filter.Tenant
+		return r.Finder.StateCounts(ctx, scope, narrow)
+	}
+	all, err := r.counts.get(ctx, scope.Tenant, func(ctx context.Context) ([]view.StateCount,
+		error) {
+		return r.Finder.StateCounts(ctx, scope, narrow)
+	})
+	if filter.Tenant == "" || err != nil {
+		return all, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c view.StateCount) bool {
+		return c.Tenant != filter.Tenant
+	}), nil
 }

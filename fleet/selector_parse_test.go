@@ -35,7 +35,8 @@ func TestLabelSelectorIsReadAsKubectlReadsIt(t *testing.T) {
 }
 
 func FuzzParseLabelSelector(f *testing.F) {
-	for _, text := range []string{"", "tier=prod", "zone in (a, b),!x", "a notin (),b!=c", "((", "!"} {
+	for _, text := range []string{"", "tier=prod", "zone in (a, b),!x", "a notin (),b!=c", "((",
+		"!"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -72,7 +72,9 @@ func searchCommand(a *app) *cobra.Command {
 var hitColumns = []column[view.Hit]{
 	{head: "KIND", of: func(h view.Hit, _ time.Time) table.Value { return table.Text(h.Kind) }},
 	{head: "NAME", of: func(h view.Hit, _ time.Time) table.Value { return table.Text(hitName(h)) }},
-	{head: "ABOUT", of: func(h view.Hit, _ time.Time) table.Value { return table.Text(hitAbout(h)) }},
+	{head: "ABOUT", of: func(h view.Hit, _ time.Time) table.Value {
+		return table.Text(hitAbout(h))
+	}},
 }
 
 // hitName is the name by which the other commands take the object.

@@ -19,8 +19,8 @@ type Images string
 // noImages are reported, and none.
 const noImages = "\n"
 
-// ImagesOf returns the images in order, each once, at most MaxRunningImages. It drops texts that are no
-// image: a workload chooses them.
+// ImagesOf returns the images in order, each once, at most MaxRunningImages. It drops texts that
+// are no image: a workload chooses them.
 func ImagesOf(names []string) Images {
 	var kept []string
 	for _, name := range names[:min(len(names), 50*MaxRunningImages)] {

@@ -87,7 +87,8 @@ func TestFacetsCountEachFieldUnderTheOtherFilters(t *testing.T) {
 }
 
 func FuzzSplitImage(f *testing.F) {
-	for _, image := range []string{"nginx", "nginx:1", "a:5000/b", "a/b:1@sha256:0a", "@", ":", "a@b"} {
+	for _, image := range []string{"nginx", "nginx:1", "a:5000/b", "a/b:1@sha256:0a", "@", ":",
+		"a@b"} {
 		f.Add(image)
 	}
 	f.Fuzz(func(t *testing.T, image string) {

@@ -57,8 +57,9 @@ func TestSearchFindsEveryKindOfObject(t *testing.T) {
 		view.Page{Limit: 1})
 	check(t, err)
 	for text, want := range map[string][]string{
-		"acme":                  {"Tenant acme"},
-		"checkout@prod":         {"Application acme/checkout@prod", "Application globex/checkout@prod"},
+		"acme": {"Tenant acme"},
+		"checkout@prod": {"Application acme/checkout@prod",
+			"Application globex/checkout@prod"},
 		"acme/checkout@prod":    {"Application acme/checkout@prod"},
 		"CHECK acme":            {"Application acme/checkout@prod", "Deployment checkout of acme"},
 		"staging":               {"Environment staging of acme", "Environment staging of globex"},
@@ -84,8 +85,8 @@ func TestSearchFindsEveryKindOfObject(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", " ", "@", "nothing", "%", "_", "'", "\x00", "checkout nothing",
-		strings.Repeat("z", view.MaxSearchText)} {
+	for _, text := range []string{"", " ", "@", "nothing", "%", "_", "'", "\x00",
+		"checkout nothing", strings.Repeat("z", view.MaxSearchText)} {
 		if got := hitsOf(t, s, "", text); len(got) > 0 {
 			t.Errorf("%q finds %q", text, got)
 		}

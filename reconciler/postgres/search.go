@@ -94,8 +94,8 @@ func (s *search) add(h view.Hit, name string) {
 	s.ranked = append(s.ranked, rankedHit{h, rank})
 }
 
-// ends returns, for each beginning, the text that follows every text with that beginning. Text of
-// the database is compared by its bytes, and UTF-8 has no byte 0xff; U+10FFFF is the last character.
+// ends returns, for each beginning, the text that follows every text with that beginning: the
+// database compares text by its bytes, and U+10FFFF is the last character.
 func ends(beginnings []string) []string {
 	return column(beginnings, func(s string) string { return s + "\U0010ffff" })
 }
@@ -215,8 +215,9 @@ func (s *search) running(ctx context.Context, tx pgx.Tx) error {
 		commits += `, '` + runningCommit + `'`
 	}
 	part := func(column, kinds string) string {
-		return `(SELECT r.kind, r.value, r.tenant, '` + column + `' AS matched FROM running r WHERE r.` + column + ` >= ` + from +
-			` AND r.` + column + ` < ` + to + kinds + within + ` LIMIT ` + limit + `)`
+		return `(SELECT r.kind, r.value, r.tenant, '` + column + `' AS matched FROM running r
+			WHERE r.` + column + ` >= ` + from + ` AND r.` + column + ` < ` + to + kinds +
+			within + ` LIMIT ` + limit + `)`
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT kind, value, max(n) FROM (
@@ -265,14 +266,16 @@ func (s *search) pulls(ctx context.Context, tx pgx.Tx) error {
 	from, f := pullsWithin(s.scope, view.Filter{})
 	newest := `SELECT p.number, coalesce(p.body ->> 'title', '') AS title` + from.sql + f.where() +
 		` ORDER BY ` + from.number + ` DESC LIMIT ` + strconv.Itoa(pullsSearched)
-	return s.texts(ctx, tx, view.HitPull, `SELECT number::text, title, title FROM (`+newest+`) AS p WHERE `+
+	return s.texts(ctx, tx, view.HitPull, `
+		SELECT number::text, title, title FROM (`+newest+`) AS p WHERE `+
 		sqlOthers(f.place(strings.Fields(s.whole)), "title")+` ORDER BY number DESC LIMIT `+
 		strconv.Itoa(view.MaxHits+1), f.args...)
 }
 
 // operations finds operations by the beginning of their ID.
 func (s *search) operations(ctx context.Context, tx pgx.Tx) error {
-	if len(s.whole) < minCommit || strings.Trim(s.whole, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if len(s.whole) < minCommit ||
+		strings.Trim(s.whole, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return nil
 	}
 	var f filter

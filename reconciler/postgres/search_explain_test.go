@@ -14,8 +14,8 @@ import (
 const large = `
 	INSERT INTO tenants (tenant) SELECT 'tenant-' || i FROM generate_series(0, 199) i;
 	INSERT INTO declarations (kind, tenant, name, path, blob, body)
-	SELECT 'Tenant', '', 'tenant-' || i, '', '', '{}' FROM generate_series(0, 199) i UNION ALL
-	SELECT 'GitOpsDeployment', 'tenant-' || i % 200, 'service-' || i / 200, '', '', '{}' FROM generate_series(0, 19999) i;
+	SELECT 'Tenant', '', 'tenant-' || i, '', '', '{}'::jsonb FROM generate_series(0, 199) i UNION ALL
+	SELECT 'GitOpsDeployment', 'tenant-' || i % 200, 'service-' || i / 200, '', '', '{}'::jsonb FROM generate_series(0, 19999) i;
 	INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
 	SELECT 'eu-1', 'Application', 'app-' || i, 'tenant-' || i % 200, 'prod', 'service-' || i / 200, i, now(), now(), false, 'Delete', 'r', '', '{}'
 	FROM generate_series(0, 19999) i;

@@ -19,19 +19,23 @@ type shownPage struct {
 }
 
 func shownPages() []shownPage {
+	const heading, link, rows = "document.querySelector('main h1, main h2')",
+		"document.querySelector('main a')", "document.querySelectorAll('main tbody tr').length"
+	tenant := string(tenantName(7))
 	return []shownPage{
-		{"first page", "/", "document.querySelector('main h1, main h2')", 200},
-		{"Applications, 200 rows", "/applications", "document.querySelectorAll('main tbody tr').length > 100", 0},
-		{"Applications, Degraded", "/applications?health=Degraded", "document.querySelector('main h1')", 0},
-		{"tenant", "/tenants/" + string(tenantName(7)), "document.querySelector('main h1')", 0},
-		{"search, a deployment", "/search?q=checkout", "document.querySelector('main a')", 200},
-		{"search, three words", "/search?q=" + string(tenantName(7)) + "/checkout-01%40prod", "document.querySelector('main a')", 200},
-		{"search, an image", "/search?q=checkout-01%3Av1.4", "document.querySelector('main a')", 200},
-		{"search, a commit", "/search?q=0123456789ab", "document.querySelector('main a')", 200},
-		{"matrix of a tenant", "/matrix?tenant=" + string(tenantName(7)), "document.querySelectorAll('main tbody tr').length >= 20", 0},
-		{"matrix of the platform", "/matrix", "document.querySelectorAll('main tbody tr').length >= 20", 0},
-		{"tree of resources", "/tenants/" + string(treeOf.Tenant) + "/applications/" + string(treeOf.Deployment) +
-			"/" + string(treeOf.Environment), "document.body.textContent.includes('web-199')", 1000},
+		{"first page", "/", heading, 200},
+		{"Applications, 200 rows", "/applications", rows + " >= 100", 0},
+		{"Applications, Degraded", "/applications?health=Degraded", heading, 0},
+		{"tenant", "/tenants/" + tenant, heading, 0},
+		{"search, a deployment", "/search?q=checkout", link, 200},
+		{"search, three words", "/search?q=" + tenant + "/checkout-01%40prod", link, 200},
+		{"search, an image", "/search?q=checkout-01%3Av1.4", link, 200},
+		{"search, a commit", "/search?q=0123456789ab", link, 200},
+		{"matrix of a tenant", "/matrix?tenant=" + tenant, rows + " >= 20", 0},
+		{"matrix of the platform", "/matrix", rows + " >= 20", 0},
+		{"tree of resources", "/tenants/" + string(treeOf.Tenant) + "/applications/" +
+			string(treeOf.Deployment) + "/" + string(treeOf.Environment),
+			"document.body.textContent.includes('web-199')", 1000},
 	}
 }
 
@@ -64,7 +68,8 @@ func (b *bench) browserFigure(ctx context.Context, runs int) (*report.Figure, er
 		return nil, fmt.Errorf("sign in: %w", err)
 	}
 	f := &report.Figure{Name: "page-browser", Title: fmt.Sprintf(
-		"Pages in a browser, from the click until they can be read; %d Applications", b.size.applications())}
+		"Pages in a browser, from the click until they can be read; %d Applications",
+		b.size.applications())}
 	pages := shownPages()
 	took := make([]report.Sample, len(pages))
 	var empty, bare report.Sample

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,8 +60,10 @@ func seed(ctx context.Context, s *postgres.Store, f fleetSize) error {
 		if err := s.Work.Acknowledge(ctx, held, acks); err != nil {
 			return err
 		}
-		if err := s.Work.Observe(ctx, held, seen); err != nil {
-			return err
+		for part := range slices.Chunk(seen, 100) {
+			if err := s.Work.Observe(ctx, held, part); err != nil {
+				return err
+			}
 		}
 		if err := s.Work.ReportEngine(ctx, held, mirror.EngineReport{Engine: engine,
 			Reachable: true, ArgoCD: "v3.5.0"}); err != nil {
