@@ -18,17 +18,20 @@ const (
 // queueRunning keeps what each observed Application runs. It reads the key's index for each, and
 // writes only what differs.
 func queueRunning(b *pgx.Batch, seen []mirror.Observation) {
-	var of struct{ engine, name, kind []string } // that the observations are complete for
+	// what the observations are complete for; wanted are the values, one a line
+	var of struct{ engine, name, kind, wanted []string }
 	var now struct{ engine, name, kind, value, short, tag []string }
 	for _, o := range seen {
 		engine, name := text(string(o.Key.Engine)), text(o.Key.Name)
 		report := func(kind string) {
 			of.engine, of.name = append(of.engine, engine), append(of.name, name)
-			of.kind = append(of.kind, kind)
+			of.kind, of.wanted = append(of.kind, kind), append(of.wanted, "")
 		}
 		add := func(kind, value, short, tag string) {
 			now.engine, now.name = append(now.engine, engine), append(now.name, name)
-			now.kind, now.value = append(now.kind, kind), append(now.value, message(value))
+			value = message(value)
+			now.kind, now.value = append(now.kind, kind), append(now.value, value)
+			of.wanted[len(of.wanted)-1] += value + "\n"
 			now.short, now.tag = append(now.short, message(short)), append(now.tag, message(tag))
 		}
 		report(runningCommit)
@@ -47,12 +50,12 @@ func queueRunning(b *pgx.Batch, seen []mirror.Observation) {
 			add(runningImage, image, strings.ToLower(short), strings.ToLower(tag))
 		}
 	}
+	// Each row is compared with the few values of its own Application: a join with all values of
+	// the batch would compare every row with every value.
 	b.Queue(`
-		DELETE FROM running r USING unnest($1::text[], $2::text[], $3::text[]) AS o (engine, name, kind)
-		WHERE r.engine = o.engine AND r.name = o.name AND r.kind = o.kind AND NOT EXISTS (
-			SELECT FROM unnest($4::text[], $5::text[], $6::text[], $7::text[]) AS n (engine, name, kind, value)
-			WHERE n.engine = r.engine AND n.name = r.name AND n.kind = r.kind AND n.value = r.value)`,
-		of.engine, of.name, of.kind, now.engine, now.name, now.kind, now.value)
+		DELETE FROM running r USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS o (engine, name, kind, wanted)
+		WHERE r.engine = o.engine AND r.name = o.name AND r.kind = o.kind AND r.value <> ALL (string_to_array(o.wanted, E'\n'))`,
+		of.engine, of.name, of.kind, of.wanted)
 	if len(now.value) == 0 {
 		return
 	}
