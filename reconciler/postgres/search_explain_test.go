@@ -80,3 +80,17 @@ func TestMatrixAndImagesReadTheirOwnApplications(t *testing.T) {
 		t.Errorf("%d run the image", len(found))
 	}
 }
+
+// The cost of a report grows with its Applications, not with their square: no row is compared with
+// the values of other Applications.
+func TestObservedImagesAreComparedOfTheirOwnApplicationAlone(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	observe(t, s, "eu-1", "v1", synced)
+	var seen asked
+	observe(t, openWith(t, url, postgres.Options{Tracer: &seen}), "eu-1", "v1", synced)
+	how := explain(t, url, view.Scope{}, seen.batched(t, "DELETE FROM running"))
+	if strings.Contains(how, "Join Filter") || strings.Contains(how, "Anti Join") {
+		t.Errorf("%s", how)
+	}
+}
