@@ -136,8 +136,8 @@ func TestAFlappingApplicationIsOneMessage(t *testing.T) {
 
 func TestASilentEngineIsOneMessageAndItsApplicationsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0), when(fleet.TriggerHealthyAgain, 0),
-			when(fleet.TriggerSilent, 0)))
+		w := newMemory(sub("all", when(fleet.TriggerDegraded, 0),
+			when(fleet.TriggerHealthyAgain, 0), when(fleet.TriggerSilent, 0)))
 		w.settings.Fleet = &fleet.FleetNotifications{Subscriptions: []fleet.Subscription{
 			sub("platform", when(fleet.TriggerSilent, 0))}}
 		var apps []mirror.NotifyApplication
