@@ -189,6 +189,9 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	if agents, ok := store.(api.Agents); ok {
 		config.Agents = agents
 	}
+	if has, ok := store.(interface{ Inspector() api.Inspector }); ok {
+		config.Inspector = has.Inspector()
+	}
 	s.server = api.New(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})

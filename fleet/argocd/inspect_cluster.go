@@ -475,6 +475,5 @@ func (e preflight) inspectFindings(ctx context.Context) ([]engine.Finding, error
 	return []engine.Finding{{Code: "inspect-rights",
 		Message: e.actor() + " may not " + strings.Join(missing, ", ") + " in namespace " +
 			e.namespace + ", and cannot show the resources of Applications",
-		Fix: "grant the rights of docs/resources.md (rbac.engineReads of the chart argosy, " +
-			"argocd.reads of the chart argosy-agent)"}}, nil
+		Fix: "grant the rights of docs/resources.md (rbac.engineReads of the chart argosy)"}}, nil
 }
