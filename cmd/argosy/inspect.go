@@ -244,7 +244,7 @@ func treePrefixes(nodes []view.TreeNode) (prefixes, bars []string) {
 		if n.Parent >= 0 && n.Parent < i {
 			before = bars[n.Parent]
 		}
-		if len(before) > 120 { // a tree may be thousands of levels deep
+		if utf8.RuneCountInString(before) > 24 { // a tree may be thousands of levels deep
 			before = "… "
 		}
 		if last[i] {

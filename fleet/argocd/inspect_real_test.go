@@ -1,6 +1,8 @@
 package argocd
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/argoproj/argo-cd/v2/common"
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+	"github.com/redis/go-redis/v9"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,6 +173,7 @@ func TestResourcesOfARealArgoCD(t *testing.T) {
 			l.showsEvents()
 			l.readsNothingElse()
 			l.showsSyncs()
+			l.readsALargeTree()
 			l.endsWithAHangingRedis()
 		})
 	}
@@ -395,6 +401,51 @@ func (l *inspectLab) showsSyncs() {
 	if err != nil || len(all) == 0 || all[0].Phase != "Succeeded" || !all[0].Automated ||
 		len(all[0].Revisions) != 1 || len(all[0].Results) != 4 || all[0].StartedAt == nil {
 		l.Errorf("the syncs are %v, %+v", err, all)
+	}
+}
+
+// readsALargeTree: a tree of 2,000 resources in shards, as the application-controller writes it,
+// is read in less than a second.
+func (l *inspectLab) readsALargeTree() {
+	l.Helper()
+	const nodes, shard = 2000, 600
+	_, address, password := l.argo.Internal()
+	client := redis.NewClient(&redis.Options{Addr: address, Password: password})
+	defer func() { _ = client.Close() }()
+	var tree v1alpha1.ApplicationTree
+	for i := range nodes {
+		n := v1alpha1.ResourceNode{ResourceRef: v1alpha1.ResourceRef{Version: "v1", Kind: "Pod",
+			Namespace: l.spaceA, Name: fmt.Sprintf("pod-%04d", i), UID: fmt.Sprint("uid-", i)},
+			Images: []string{"example.com/web:1"}, Health: &v1alpha1.HealthStatus{
+				Status: "Healthy"}, Info: []v1alpha1.InfoItem{{Name: "Containers", Value: "1/1"}}}
+		if i > 0 {
+			n.ParentRefs = []v1alpha1.ResourceRef{tree.Nodes[(i-1)/10].ResourceRef}
+		}
+		tree.Nodes = append(tree.Nodes, n)
+	}
+	var took time.Duration
+	l.until("the large tree is read", func() bool { // the controller may write its own in between
+		for i, part := range tree.GetShards(shard) {
+			key := "app|resources-tree|" + l.app.Name
+			if i > 0 {
+				key += "|" + strconv.Itoa(i)
+			}
+			var text bytes.Buffer
+			z := gzip.NewWriter(&text)
+			if err := errors.Join(json.NewEncoder(z).Encode(part), z.Close(), client.Set(
+				l.Context(), key+"|"+common.CacheVersion+".gz", text.Bytes(),
+				time.Hour).Err()); err != nil {
+				l.Fatal(err)
+			}
+		}
+		began := time.Now()
+		t, err := l.e.Tree(l.Context(), l.app)
+		took = time.Since(began)
+		return err == nil && len(t.Nodes) == nodes
+	})
+	if l.Logf("Argo CD %s: a tree of %d nodes in %s", l.argo.Version, nodes, took); took >
+		time.Second {
+		l.Errorf("a tree of %d nodes takes %s", nodes, took)
 	}
 }
 
