@@ -168,8 +168,8 @@ func (s *Server) registerInspect() {
 		})
 	huma.Register(s.api, read("/syncs", "list-syncs", "The last syncs of an Application"),
 		func(ctx context.Context, in *InApplication) (*body[wire.List[view.PastSync]], error) {
-			return inspected(ctx, s, in.id(), func(ctx context.Context, app view.InspectedApplication) (
-				wire.List[view.PastSync], error) {
+			return inspected(ctx, s, in.id(), func(ctx context.Context,
+				app view.InspectedApplication) (wire.List[view.PastSync], error) {
 				all, err := s.inspect.from.Syncs(ctx, app)
 				return wire.List[view.PastSync]{Items: all}, err
 			})
@@ -294,8 +294,8 @@ func (s *Server) registerLogs(op huma.Operation) {
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One LogMessage on each line, empty lines in between. The last one has `end`.",
 		Content: map[string]*huma.MediaType{"application/x-ndjson": {
-			Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.LogMessage](), true,
-				"LogMessage")}},
+			Schema: s.api.OpenAPI().Components.Schemas.Schema(
+				reflect.TypeFor[wire.LogMessage](), true, "LogMessage")}},
 	}}
 	huma.Register(s.api, op, func(ctx context.Context, in *logsIn) (*huma.StreamResponse, error) {
 		caller := callerOf(ctx)

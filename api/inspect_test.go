@@ -85,7 +85,7 @@ func TestResourcesOfAnotherTenantAreNeverRead(t *testing.T) {
 	}
 }
 
-func TestTextsOfWorkloadsAreHarmless(t *testing.T) {
+func TestTextsOfWorkloadsAreEscaped(t *testing.T) {
 	s, _ := inspectSite(t)
 	for _, path := range inspectPaths {
 		a := s.get(pathTo(acmeWeb, path), acmeToken)
@@ -199,7 +199,7 @@ func TestTheStreamsOfATokenAreBounded(t *testing.T) {
 	defer cancel()
 	for range 8 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+wire.Base+
-			pathTo(acmeWeb, "logs?pod=web-1&container=app&follow=true"), nil)
+			pathTo(acmeWeb, "logs?namespace=web&pod=web-1&container=app&follow=true"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestTheStreamsOfATokenAreBounded(t *testing.T) {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
-	s.want(s.get(pathTo(acmeWeb, "logs?pod=web-1&container=app&follow=true"), acmeToken),
-		http.StatusTooManyRequests)
+	s.want(s.get(pathTo(acmeWeb, "logs?namespace=web&pod=web-1&container=app&follow=true"),
+		acmeToken), http.StatusTooManyRequests)
 	s.want(s.get(pathTo(acmeWeb, "tree"), acmeToken), http.StatusOK)
 }

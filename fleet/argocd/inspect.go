@@ -25,7 +25,7 @@ const (
 	inspectsAtOnce = 4  // reads
 	logsAtOnce     = 32 // streams of logs
 	inspectWait    = 3 * time.Second
-	// the connection to Argo CD's Redis is closed when nobody has read for that long
+	// the connection to Argo CD's Redis is closed after that time without a read
 	redisIdle = 3 * time.Minute
 )
 
@@ -58,7 +58,8 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil, &mirror.InspectError{Kind: mirror.ErrInspectBusy, Text: "ask again in a few seconds"}
+	return nil, &mirror.InspectError{Kind: mirror.ErrInspectBusy,
+		Text: "ask again in a few seconds"}
 }
 
 // subject is an Application on the engine, with what it was read by.
@@ -153,7 +154,8 @@ func (e *Engine) cached(ctx context.Context, s *subject, read func(inspect.Cache
 	switch {
 	case errors.Is(err, mirror.ErrNoTree):
 		return &mirror.InspectError{Kind: mirror.ErrNoTree, Text: fmt.Sprintf("Application %s; "+
-			"Argo CD has not compared it yet, or an hour has passed since without a change", s.of.ID)}
+			"Argo CD has not compared it yet, or an hour has passed since without a change",
+			s.of.ID)}
 	case errors.Is(err, mirror.ErrInspectRefused):
 		return err
 	case err != nil:
@@ -207,7 +209,7 @@ func (r *sharedRedis) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users == 0 && r.client != nil {
-		_ = r.client.Close() // nobody uses it
+		_ = r.client.Close() // it has no users
 		r.client = nil
 	}
 }

@@ -103,8 +103,9 @@ func (e *Engine) connectCluster(id fleet.EnvironmentID, key string, raw []byte) 
 		return cluster{}, refusedRead("the credential of environment %s: %v", id, err)
 	}
 	server, _, _ := strings.Cut(key, "?")
-	to := &rest.Config{Host: server, BearerToken: given.token, TLSClientConfig: rest.TLSClientConfig{
-		CAData: config.CAData, CertData: given.cert, KeyData: given.key}}
+	to := &rest.Config{Host: server, BearerToken: given.token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CertData: given.cert,
+			KeyData: given.key}}
 	control := addressControl(server)
 	if server == fleet.InClusterServer { // the engine's own cluster, as the engine is reached
 		to.Host, control = e.config.Host, nil
@@ -150,8 +151,8 @@ func clusterRefusal(id fleet.EnvironmentID, what, right string, err error) error
 			"credential of environment %s may not read %s; grant it %s", id, what, right),
 			Cause: err}
 	case http.StatusUnauthorized:
-		return &mirror.InspectError{Kind: mirror.ErrInspectRefused, Text: fmt.Sprintf("the cluster "+
-			"of environment %s does not accept the credential; renew it", id), Cause: err}
+		return &mirror.InspectError{Kind: mirror.ErrInspectRefused, Text: fmt.Sprintf("the "+
+			"cluster of environment %s does not accept the credential; renew it", id), Cause: err}
 	case http.StatusNotFound:
 		return &mirror.InspectError{Kind: mirror.ErrNotInTree, Text: what + " does not exist any " +
 			"more; read the tree again", Cause: err}
@@ -161,8 +162,8 @@ func clusterRefusal(id fleet.EnvironmentID, what, right string, err error) error
 		return &mirror.InspectError{Kind: mirror.ErrInspectRefused, Text: clip(s.Message, maxText),
 			Cause: err}
 	}
-	return &mirror.InspectError{Kind: mirror.ErrInspectUnreachable, Text: fmt.Sprintf("the cluster "+
-		"of environment %s has not answered (%s)", id, what), Cause: err}
+	return &mirror.InspectError{Kind: mirror.ErrInspectUnreachable, Text: fmt.Sprintf("the "+
+		"cluster of environment %s has not answered (%s)", id, what), Cause: err}
 }
 
 // liveResource reads a node from the cluster. Of a Secret it reads the metadata alone. A cluster
@@ -255,7 +256,8 @@ func (c cluster) pathOf(ctx context.Context, id fleet.EnvironmentID, n mirror.Tr
 		return "", clusterRefusal(id, "the API "+n.Group+"/"+n.Version, "discovery", err)
 	}
 	for _, r := range list.Resources {
-		if r.Kind != n.Kind || strings.Contains(r.Name, "/") || r.Namespaced != (n.Namespace != "") {
+		if r.Kind != n.Kind || strings.Contains(r.Name, "/") ||
+			r.Namespaced != (n.Namespace != "") {
 			continue
 		}
 		plural := &resource{prefix: prefix, plural: url.PathEscape(r.Name)}

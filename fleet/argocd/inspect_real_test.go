@@ -112,7 +112,8 @@ func (l *inspectLab) redisPod(address, password string) {
 	l.Helper()
 	ctx, client, in := l.Context(), l.cluster.Client().CoreV1(), l.argo.Namespace
 	_, err := client.Secrets(in).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Name: redisSecret}, StringData: map[string]string{"auth": password}}, metav1.CreateOptions{})
+		Name: redisSecret}, StringData: map[string]string{"auth": password}},
+		metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		l.Fatal(err)
 	}
@@ -132,9 +133,10 @@ func (l *inspectLab) redisPod(address, password string) {
 	}
 	l.until("Redis is ready", func() bool {
 		p, err := client.Pods(in).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		return err == nil && slices.ContainsFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
 	})
 }
 
@@ -229,11 +231,13 @@ func (l *inspectLab) showsADiffAndNoSecret() {
 		l.Fatal(err)
 	}
 	l.Logf("Argo CD %s: a diff in %s", l.argo.Version, time.Since(began))
-	if r := d.Resources[0]; r.Name != "settings" || !strings.Contains(r.Diff, "-  value: by hand\n") ||
+	if r := d.Resources[0]; r.Name != "settings" ||
+		!strings.Contains(r.Diff, "-  value: by hand\n") ||
 		!strings.Contains(r.Diff, "+  value: one\n") || r.Change != mirror.ResourceUpdated {
 		l.Errorf("the ConfigMap's difference is %+v", r)
 	}
-	if r := d.Resources[1]; r.Name != "db" || !r.Masked || !strings.Contains(r.Diff, "password: +") {
+	if r := d.Resources[1]; r.Name != "db" || !r.Masked ||
+		!strings.Contains(r.Diff, "password: +") {
 		l.Errorf("the Secret's difference is %+v", r)
 	}
 	shown := []any{d}
@@ -257,7 +261,7 @@ func (l *inspectLab) showsADiffAndNoSecret() {
 	}
 }
 
-// log reads a log to its end, and ends it once done says so.
+// log reads a log to its end, or until done returns true.
 func (l *inspectLab) log(r mirror.LogRequest, done func(lines []string) bool) ([]string,
 	mirror.LogEnd, error) {
 	l.Helper()
@@ -347,7 +351,8 @@ func (l *inspectLab) showsEvents() {
 		if _, err := events.Create(l.Context(), &corev1.Event{ObjectMeta: metav1.ObjectMeta{
 			Name: name}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: l.spaceA,
 			Name: web.Name, UID: types.UID(uid)}, Reason: "Lab", Message: "\x1b[31m" + name,
-			Type: "Warning", Count: 3, LastTimestamp: metav1.Now()}, metav1.CreateOptions{}); err != nil {
+			Type: "Warning", Count: 3, LastTimestamp: metav1.Now()},
+			metav1.CreateOptions{}); err != nil {
 			l.Fatal(err)
 		}
 	}

@@ -31,8 +31,8 @@ func redisComponent(server string) (string, error) {
 		"read", instance.ErrRefused, host)
 }
 
-// openRedis returns a client of Argo CD's Redis, which it reaches by port forwards. params are those
-// of argocd-cmd-params-cm. It sends no request to Redis.
+// openRedis returns a client of Argo CD's Redis, which it reaches by port forwards. params are
+// those of argocd-cmd-params-cm. It sends no request to Redis.
 func (e *Engine) openRedis(ctx context.Context, t *instance.Target, params map[string]string) (
 	*redis.Client, error) {
 	component, err := redisComponent(params["redis.server"])

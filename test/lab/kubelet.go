@@ -24,8 +24,8 @@ import (
 // started for the Pod: `kubectl port-forward` of that port leads there.
 const forwardAnnotation = "lab.argosy.dev/forward-"
 
-// kubelet serves the one node's port forwards and logs to the API server. No container runs, so that
-// a Pod's annotations name the addresses and have the logs.
+// kubelet serves the one node's port forwards and logs to the API server. No container runs, so
+// that a Pod's annotations name the addresses and have the logs.
 type kubelet struct{ client kubernetes.Interface }
 
 // startKubelet listens until the process ends, and returns the port.

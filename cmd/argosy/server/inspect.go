@@ -19,7 +19,7 @@ const (
 	// reads of resources at this replica, besides streams of logs: an answer takes memory
 	inspectsAtOnce = 8
 	inspectWait    = 3 * time.Second
-	// a connection is made anew after that, with the credential as it is then
+	// a connection is replaced after that by one with the credential as it is then
 	inspectLife = 5 * time.Minute
 )
 

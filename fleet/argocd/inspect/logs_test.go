@@ -58,7 +58,8 @@ func TestALogOfAGigabyteEndsAtItsLimit(t *testing.T) {
 		}
 		return nil
 	})
-	if end != mirror.LogTooLong || size > mirror.MaxLogBytes || log.read > mirror.MaxLogBytes+64<<10 {
+	if end != mirror.LogTooLong || size > mirror.MaxLogBytes ||
+		log.read > mirror.MaxLogBytes+64<<10 {
 		t.Errorf("%s after %d bytes shown and %d read", end, size, log.read)
 	}
 }

@@ -129,8 +129,10 @@ func TestAReferenceFindsOneNodeOrNone(t *testing.T) {
 		"two of a name": {mirror.ResourceRef{Kind: "Pod", Name: "a"}, false},
 		"a replaced object": {mirror.ResourceRef{Kind: "Pod", Namespace: "shop", Name: "a",
 			UID: "earlier"}, false},
-		"of another kind": {mirror.ResourceRef{Kind: "Secret", Namespace: "shop", Name: "a"}, false},
-		"of no tree":      {mirror.ResourceRef{Kind: "Pod", Namespace: "kube-system", Name: "a"}, false},
+		"of another kind": {mirror.ResourceRef{Kind: "Secret", Namespace: "shop",
+			Name: "a"}, false},
+		"of no tree": {mirror.ResourceRef{Kind: "Pod", Namespace: "kube-system",
+			Name: "a"}, false},
 	} {
 		if _, found := Find(tree, c.ref); found != c.found {
 			t.Errorf("%s: found %t", name, found)
