@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,7 +14,6 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/audit"
-	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -58,7 +56,8 @@ func callerOf(ctx context.Context) view.Token {
 	return c.token
 }
 
-// authenticate verifies the bearer token of each request. No route bypasses it.
+// authenticate verifies the bearer token of each request. No route bypasses it but those of a
+// sign-in, which are public.
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	url := ctx.URL()
 	for name := range url.Query() {
@@ -68,6 +67,10 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 				"send it as 'Authorization: Bearer …', and revoke the one that was sent"))
 			return
 		}
+	}
+	if ctx.Operation().Metadata[isPublic] != nil {
+		next(ctx)
+		return
 	}
 	r, _ := unwrap(ctx)
 	c, refusal := s.identify(ctx.Context(), bearer(ctx.Header("Authorization")), asksFor(r))
@@ -124,7 +127,8 @@ func forbidden(caller view.Token, subject string, d access.Decision) *wire.Refus
 	switch {
 	case caller.SignedIn != nil && caller.Tenant == "" && len(caller.SignedIn.Roles.Tenants) > 0:
 		return problem(http.StatusForbidden, subject, d.Why, "for one of your tenants ("+
-			tenantNames(caller.SignedIn.Roles.Names())+"), choose it: --tenant NAME")
+			tenantNames(caller.SignedIn.Roles.Names())+"), choose it: `argosy context "+
+			"use CONTEXT --tenant NAME`, or ARGOSY_TENANT")
 	case caller.SignedIn != nil:
 		return problem(http.StatusForbidden, subject, d.Why, "see docs/roles.md, and `argosy can "+
 			"VERB THING`; "+whoGrants(d))
@@ -242,46 +246,6 @@ func (s *website) signedIn(next func(http.ResponseWriter, *http.Request,
 		defer leave()
 		next(w, r, token)
 	}
-}
-
-type signinPage struct {
-	frame
-	To      string
-	Message string
-}
-
-func (s *website) signinForm(w http.ResponseWriter, r *http.Request) {
-	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", view.Token{}),
-		To: localPath(r.URL.Query().Get("to"))})
-}
-
-func (s *website) signin(w http.ResponseWriter, r *http.Request) {
-	page := signinPage{frame: s.frame("Sign in", view.Token{}),
-		To: localPath(r.PostFormValue("to"))}
-	if !overTLS(r) && !onLoopback(r) {
-		page.Message =
-			"Signing in needs https: over plain http every proxy could read the token."
-		s.render(w, http.StatusForbidden, "signin", page)
-		return
-	}
-	plaintext := strings.TrimSpace(r.PostFormValue("token"))
-	_, err := s.tokens.VerifyToken(r.Context(), plaintext)
-	if errors.Is(err, mirror.ErrNotFound) {
-		page.Message = "This token is invalid or expired. Ask the platform for another one."
-		s.render(w, http.StatusUnauthorized, "signin", page)
-		return
-	}
-	if err != nil {
-		s.failPage(w, r, view.Token{}, "sign-in", err)
-		return
-	}
-	http.SetCookie(w, sessionCookie(r, plaintext, 0))
-	http.Redirect(w, r, page.To, http.StatusSeeOther)
-}
-
-func (s *website) signout(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, sessionCookie(r, "", -1))
-	http.Redirect(w, r, "/signin", http.StatusSeeOther)
 }
 
 // localPath returns a path of this site that no browser parses as another one.

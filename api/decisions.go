@@ -348,7 +348,7 @@ func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[m
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	stop := mirror.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Subject(),
+	stop := mirror.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Stopper(),
 		Reason: in.Body.Reason, At: s.now().UTC()}
 	inForce, err := s.decider.SetStop(ctx, stop, caller.Tenant == "")
 	if err != nil {
@@ -368,7 +368,11 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	if caller.Tenant != "" {
 		setBy = view.Token{Tenant: caller.Tenant}.Subject()
 	}
-	ended, err := s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name, setBy, caller.Subject())
+	ended, err := s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name, setBy, caller.Stopper())
+	if err == nil && !ended && caller.Tenant != "" {
+		ended, err = s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name,
+			view.StopperOf(caller.Tenant), caller.Stopper())
+	}
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}

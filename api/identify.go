@@ -49,7 +49,7 @@ func (s *Server) identify(ctx context.Context, plaintext string, asked scopeAske
 		return caller{token: token}, refusal
 	}
 	session, err := s.sessions.VerifySession(ctx, plaintext)
-	if errors.Is(err, mirror.ErrNotFound) {
+	if errors.Is(err, mirror.ErrNotFound) || err == nil && !s.configured(session.Issuer) {
 		return caller{}, problem(http.StatusUnauthorized, "", "this session has ended",
 			"sign in again: `argosy login URL`, or on the page")
 	}
@@ -58,6 +58,7 @@ func (s *Server) identify(ctx context.Context, plaintext string, asked scopeAske
 		errors.As(s.answer(ctx, "session", err), &p)
 		return caller{}, p
 	}
+	s.refresh(session, plaintext)
 	c := caller{session: &session}
 	tenant, refusal := scopeOf(session.Roles, asked, session.Actor)
 	if c.unscoped = refusal; refusal == nil {
@@ -118,7 +119,7 @@ func scopeOf(roles access.Roles, asked scopeAsked, actor string) (fleet.TenantNa
 	}
 	return "", problem(http.StatusConflict, actor,
 		"you have a role in several tenants: "+tenantNames(names),
-		"choose one: --tenant NAME, `argosy context use CONTEXT --tenant NAME`, or the header "+
+		"choose one: `argosy context use CONTEXT --tenant NAME`, ARGOSY_TENANT, or the header "+
 			wire.TenantHeader)
 }
 

@@ -61,6 +61,10 @@ func (s *website) registerPage() {
 
 	sameOrigin := http.NewCrossOriginProtection()
 	s.mux.HandleFunc("GET /signin", s.signinForm)
+	s.mux.HandleFunc("GET /signin/{provider}", s.signinBegin)
+	s.mux.HandleFunc("GET /signin/{provider}/callback", s.signinCallback)
+	s.mux.HandleFunc("GET /sessions", s.signedIn(s.sessionsPage))
+	s.mux.Handle("POST /sessions/{id}/end", sameOrigin.Handler(s.signedIn(s.endSession)))
 	s.mux.Handle("POST /signin", sameOrigin.Handler(http.HandlerFunc(s.signin)))
 	s.mux.Handle("POST /tenant", sameOrigin.Handler(http.HandlerFunc(s.setTenant)))
 	s.mux.Handle("POST /signout", sameOrigin.Handler(http.HandlerFunc(s.signout)))

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -41,8 +42,10 @@ type Config struct {
 	Decider  Decider
 	Tokens   Tokens
 	Sessions Sessions // nil: only tokens are accepted
-	// Lines returns the line of a field in a file of the config repo, 0 if unknown; may be nil
-	Lines  func(ctx context.Context, path, field string) int
+	SignIn   SignIn   // nil: nobody signs in; needs Sessions and Hub
+	Limits   SessionLimits
+	// Lines returns the line of a field in a blob of the config repo, 0 if unknown; may be nil
+	Lines  func(ctx context.Context, blob, field string) int
 	Agents Agents // nil: agents are disabled, and so are their routes
 	// nil: resources cannot be read, and each such request is refused
 	Inspector Inspector
@@ -59,13 +62,18 @@ type Server struct {
 	decider  Decider
 	tokens   Tokens
 	sessions Sessions // nil: only tokens are accepted
-	lines    func(ctx context.Context, path, field string) int
-	agents   Agents
-	inspect  inspecting
-	log      *slog.Logger
-	version  string
-	hub      string
-	now      func() time.Time
+	signIn   SignIn
+	limits   SessionLimits
+	signIns  chan struct{}
+	// questions to providers that no request waits for
+	refreshing sync.WaitGroup
+	lines      func(ctx context.Context, blob, field string) int
+	agents     Agents
+	inspect    inspecting
+	log        *slog.Logger
+	version    string
+	hub        string
+	now        func() time.Time
 
 	mux        *http.ServeMux
 	api        huma.API
@@ -78,6 +86,7 @@ type Server struct {
 // New returns a Server. It serves at once; the event stream needs a running Run.
 func New(c Config) *Server {
 	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, sessions: c.Sessions,
+		signIn: c.SignIn, limits: c.Limits, signIns: make(chan struct{}, signInsAtOnce),
 		lines: c.Lines, agents: c.Agents,
 		log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
 	if s.deciding = c.Deciding; s.deciding == nil {
@@ -93,6 +102,9 @@ func New(c Config) *Server {
 		s.agents = noAgents{}
 	}
 	s.inspect.from = c.Inspector
+	if s.signIn == nil || s.sessions == nil {
+		s.signIn = noProviders{}
+	}
 	s.feed = newFeed(c.Reader.History, s.log)
 	s.counts.changed = s.feed.changedAt
 	s.api = humago.New(s.mux, document())
@@ -106,6 +118,7 @@ func New(c Config) *Server {
 	s.registerDecisions()
 	s.registerTokens()
 	s.registerSessions()
+	s.registerSignIn()
 	s.registerAgents()
 	describeProtocol(s.api)
 	s.registerAudit()
@@ -119,7 +132,10 @@ func New(c Config) *Server {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Run feeds the event streams until ctx ends; open streams end with it.
-func (s *Server) Run(ctx context.Context) { s.feed.run(ctx) }
+func (s *Server) Run(ctx context.Context) {
+	s.feed.run(ctx)
+	s.refreshing.Wait()
+}
 
 // Wake notifies open streams that the mirror has changed. It never blocks, and calls in close
 // succession count once.

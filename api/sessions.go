@@ -145,8 +145,8 @@ func (s *Server) can(ctx context.Context, in *canIn) (*body[wire.Answer], error)
 	}
 	a := wire.Answer{Subject: subject, Verb: in.Verb, Thing: thing.String(),
 		Decision: roles.Decide(access.Verb(in.Verb), thing)}
-	if a.Grant.Path != "" && s.lines != nil {
-		a.Line = s.lines(ctx, a.Grant.Path, a.Grant.Field)
+	if a.Grant.Blob != "" && s.lines != nil {
+		a.Line = s.lines(ctx, a.Grant.Blob, a.Grant.Field)
 	}
 	return &body[wire.Answer]{a}, nil
 }

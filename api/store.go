@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/access"
@@ -286,6 +287,12 @@ type Sessions interface {
 	// ListSessions are those of the person (nil: of everybody), newest first.
 	ListSessions(ctx context.Context, of *access.Person, page view.Page) ([]view.Session, string,
 		error)
+	// ClaimRefresh returns the issuer's token of a session whose groups are due to be asked for; ok
+	// is false if they are not, or are being asked for.
+	ClaimRefresh(ctx context.Context, plaintext string) (refresh []byte, ok bool, err error)
+	// Refreshed stores what the issuer says of the session's person now.
+	Refreshed(ctx context.Context, plaintext string, person access.Person, refresh []byte,
+		next time.Time) error
 	// Facts are the files in effect that may name the person.
 	Facts(ctx context.Context, person access.Person) (access.Facts, error)
 }

@@ -42,6 +42,7 @@ type connection struct {
 	server *url.URL
 	token  string
 	agent  string
+	tenant string // of requests that change something, of a person with several; "": none is chosen
 	http   *http.Client
 }
 
@@ -125,6 +126,9 @@ func (c *connection) request(ctx context.Context, method, path string, query url
 	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	req.Header.Set("User-Agent", c.agent)
+	if c.tenant != "" && method != http.MethodGet {
+		req.Header.Set(wire.TenantHeader, c.tenant)
+	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}

@@ -82,6 +82,24 @@ type Identity struct {
 // TenantHeader chooses the tenant of a person's request.
 const TenantHeader = "Argosy-Tenant"
 
+// SignInRequest begins the sign-in of a command line.
+type SignInRequest struct {
+	Provider string `json:"provider" minLength:"1" maxLength:"63" doc:"One of GET /sign-in"`
+}
+
+// SignInPoll asks whether the code is confirmed.
+type SignInPoll struct {
+	Provider string `json:"provider" minLength:"1" maxLength:"63"`
+	Code     string `json:"code" minLength:"1" maxLength:"4096" doc:"The code of the answer, not the one that a person enters"`
+}
+
+// SignedIn is the result of a sign-in; without a session it is not confirmed yet.
+type SignedIn struct {
+	Session   *view.Session `json:"session,omitempty"`
+	Plaintext string        `json:"plaintext,omitempty" doc:"The secret of the session: a bearer token"`
+	SlowDown  bool          `json:"slowDown,omitempty" doc:"Poll less often"`
+}
+
 // Answer is the answer to "may this person do that?".
 type Answer struct {
 	Subject string `json:"subject" doc:"Who was asked about"`

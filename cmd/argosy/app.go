@@ -91,6 +91,9 @@ func (a *app) connectTo() (*client.Client, contexts.Context, error) {
 		return nil, target, err
 	}
 	c, err := client.New(target.Server, target.Token, "argosy/"+versionText())
+	if err == nil {
+		c.ChooseTenant(first(a.getenv("ARGOSY_TENANT"), target.Tenant))
+	}
 	return c, target, err
 }
 

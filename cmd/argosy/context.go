@@ -132,11 +132,15 @@ func contextDelete(a *app) *cobra.Command {
 func logoutCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "logout", Short: "Remove the token of the current context from this machine",
-		Long: "Removes the token of the current context, or of --context, from this machine. The\n" +
-			"token stays valid until it expires or `argosy token revoke` revokes it.",
+		Long: "Removes the token of the current context, or of --context, from this machine, and\n" +
+			"ends your session. A machine's token stays valid until it expires or `argosy token\n" +
+			"revoke` revokes it.",
 		Example: "  argosy logout\n  argosy logout --context prod", Args: exactly(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.editContext(a.context, func(file *contexts.File, c contexts.Context) error {
+				if err := a.endSession(cmd.Context(), c.Server, c.Token); err != nil {
+					a.hint("the session could not be ended, and ends by itself: %s", err)
+				}
 				current := file.Current
 				c.Token = ""
 				file.Put(c)

@@ -23,18 +23,23 @@ import (
 
 func loginCommand(a *app) *cobra.Command {
 	var fromStdin, check bool
+	var issuer string
 	cmd := &cobra.Command{
 		Use:   "login URL",
-		Short: "Save a control plane and a token as a context",
-		Long: "Asks for the token on the terminal, or reads it from stdin with --token-stdin.\n" +
-			"It verifies the token and saves it in $XDG_CONFIG_HOME/argosy/config.yaml, which\n" +
+		Short: "Sign in to a control plane and save it as a context",
+		Long: "Signs you in by a code that you confirm in a browser, if the control plane has an\n" +
+			"identity provider; --issuer chooses one of several. Otherwise it asks for a token on\n" +
+			"the terminal, or reads it from stdin with --token-stdin.\n" +
+			"It verifies the session or token and saves it in $XDG_CONFIG_HOME/argosy/config.yaml, which\n" +
 			"only you may read. With --check it saves nothing and shows your current\n" +
 			"identity.",
 		Example: "  argosy login https://argosy.example.com\n" +
+			"  argosy login https://argosy.example.com --issuer corp\n" +
 			"  argosy login https://argosy.example.com --token-stdin --context prod < token\n" +
 			"  argosy login --check",
 	}
 	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the token from stdin")
+	cmd.Flags().StringVar(&issuer, "issuer", "", "identity provider to sign in with")
 	cmd.Flags().BoolVar(&check, "check", false, "show your current identity")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check {
@@ -51,12 +56,12 @@ func loginCommand(a *app) *cobra.Command {
 			_, err = a.printIdentity(cmd.Context(), c)
 			return err
 		}
-		return a.login(cmd.Context(), args[0], fromStdin)
+		return a.login(cmd.Context(), args[0], issuer, fromStdin)
 	}
 	return cmd
 }
 
-func (a *app) login(ctx context.Context, server string, fromStdin bool) error {
+func (a *app) login(ctx context.Context, server, issuer string, fromStdin bool) error {
 	url, err := client.CheckServer(server)
 	if err != nil {
 		return err
@@ -65,9 +70,16 @@ func (a *app) login(ctx context.Context, server string, fromStdin bool) error {
 	if err != nil {
 		return err
 	}
-	token, err := a.askToken(fromStdin)
-	if err != nil {
-		return err
+	token, signedIn := "", false
+	if !fromStdin && first(a.token, a.getenv("ARGOSY_TOKEN")) == "" {
+		if token, signedIn, err = a.signIn(ctx, url.String(), issuer); err != nil {
+			return err
+		}
+	}
+	if !signedIn {
+		if token, err = a.askToken(fromStdin); err != nil {
+			return err
+		}
 	}
 	c, err := client.New(url.String(), token, "argosy/"+versionText())
 	if err != nil {
@@ -126,6 +138,9 @@ func (a *app) printIdentity(ctx context.Context, c *client.Client) (wire.Identit
 	who, err := c.WhoAmI(ctx)
 	if err != nil {
 		return who, err
+	}
+	if who.Unscoped != "" {
+		return who, a.printLine("%s on %s: %s", who.Subject, c.Server(), who.Unscoped)
 	}
 	sees := "the whole platform"
 	if who.Tenant != "" {
@@ -225,6 +240,12 @@ var tokenColumns = []column[view.Token]{
 	}},
 	{head: "STATE", of: func(t view.Token, now time.Time) table.Value {
 		return tokenState(t, now)
+	}},
+	{head: "USED", of: func(t view.Token, now time.Time) table.Value {
+		if t.LastUsedAt == nil {
+			return table.Value{Text: "-", Tone: table.Faint}
+		}
+		return age(*t.LastUsedAt, now)
 	}},
 	{head: "BY", of: func(t view.Token, _ time.Time) table.Value {
 		return table.Text(t.CreatedBy)

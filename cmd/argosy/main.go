@@ -96,9 +96,10 @@ func root(a *app) *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		groupWrite: writing(a),
 		groupAsk: append(inspectCommands(a), getCommand(a), searchCommand(a),
-			matrixCommand(a), describeCommand(a),
-			explainCommand(a), simulateCommand(a), loginCommand(a), logoutCommand(a), contextCommand(a), openCommand(a),
-			tokenCommand(a), agentCommand(a), auditCommand(a)),
+			matrixCommand(a), describeCommand(a), explainCommand(a), simulateCommand(a),
+			loginCommand(a), logoutCommand(a), contextCommand(a), openCommand(a), tokenCommand(a),
+			sessionCommand(a), canCommand(a), agentCommand(a),
+			auditCommand(a)),
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),
 			evacuateCommand(a), forgetCommand(a), resolveUnprovenCommand(a), pauseDrainCommand(a),

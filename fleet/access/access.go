@@ -129,6 +129,7 @@ type Grant struct {
 	Subject string           `json:"subject,omitempty"` // the entry; empty: a token itself
 	Path    string           `json:"path,omitempty"`    // of the file
 	Field   string           `json:"field,omitempty"`   // e.g. spec.owners[0]
+	Blob    string           `json:"-"`                 // Git's id of the file's content
 }
 
 // Roles are the roles of one caller.
@@ -151,7 +152,7 @@ func (f Facts) Of(p Person) Roles {
 	roles := Roles{Tenants: map[fleet.TenantName]Grant{}}
 	if f.Access != nil && f.Access.Access != nil {
 		a := f.Access.Access
-		roles.Platform = f.first(p, f.Access.Path, "",
+		roles.Platform = f.first(p, f.Access, "",
 			entries{Admin, "admins", a.Admins}, entries{Operator, "operators", a.Operators},
 			entries{Viewer, "viewers", a.Viewers})
 	}
@@ -160,7 +161,7 @@ func (f Facts) Of(p Person) Roles {
 			continue
 		}
 		name := fleet.TenantName(d.Key.Name)
-		if g := f.first(p, d.Path, name, entries{Owner, "owners", d.Tenant.Owners},
+		if g := f.first(p, d, name, entries{Owner, "owners", d.Tenant.Owners},
 			entries{Member, "members", d.Tenant.Members},
 			entries{Viewer, "viewers", d.Tenant.Viewers}); g.Role != "" {
 			roles.Tenants[name] = g
@@ -177,11 +178,12 @@ type entries struct {
 }
 
 // first returns the first entry that names the person.
-func (f Facts) first(p Person, path string, t fleet.TenantName, fields ...entries) Grant {
+func (f Facts) first(p Person, d *fleet.Declaration, t fleet.TenantName,
+	fields ...entries) Grant {
 	for _, e := range fields {
 		for i, entry := range e.list {
 			if f.names(entry, p) {
-				return Grant{Role: e.role, Tenant: t, Subject: entry, Path: path,
+				return Grant{Role: e.role, Tenant: t, Subject: entry, Path: d.Path, Blob: d.Blob,
 					Field: "spec." + e.field + "[" + strconv.Itoa(i) + "]"}
 			}
 		}

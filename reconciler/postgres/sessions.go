@@ -109,13 +109,13 @@ func (s *Sessions) Facts(ctx context.Context, p access.Person) (access.Facts, er
 	declared, err := collect(ctx, s.database, func(row pgx.CollectableRow) (d fleet.Declaration,
 		err error) {
 		var specs []byte
-		if err = row.Scan(&d.Key.Kind, &d.Key.Name, &d.Path, &specs); err == nil {
+		if err = row.Scan(&d.Key.Kind, &d.Key.Name, &d.Path, &d.Blob, &specs); err == nil {
 			err = json.Unmarshal(specs, &d)
 		}
 		return d, err
-	}, `SELECT kind, name, path, jsonb_build_object('access', body -> 'access') FROM declarations WHERE kind = 'Access' AND tenant = ''
+	}, `SELECT kind, name, path, blob, jsonb_build_object('access', body -> 'access') FROM declarations WHERE kind = 'Access' AND tenant = ''
 		UNION ALL (
-		SELECT kind, name, path, jsonb_build_object('tenant', jsonb_build_object('owners', body -> 'tenant' -> 'owners',
+		SELECT kind, name, path, blob, jsonb_build_object('tenant', jsonb_build_object('owners', body -> 'tenant' -> 'owners',
 			'members', body -> 'tenant' -> 'members', 'viewers', body -> 'tenant' -> 'viewers'))
 		FROM declarations WHERE kind = 'Tenant' AND (lower((body -> 'tenant' -> 'owners')::text)::jsonb ?| $1
 			OR lower((body -> 'tenant' -> 'members')::text)::jsonb ?| $1 OR lower((body -> 'tenant' -> 'viewers')::text)::jsonb ?| $1)

@@ -113,6 +113,9 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		checks = append(checks, examineBranch(branch, s)...)
 		cancel()
 	}
+	issuers, cancel := context.WithTimeout(ctx, checkTimeout)
+	checks = append(checks, examineIssuers(issuers, s)...)
+	cancel()
 	var specs map[fleet.EngineName]fleet.EngineSpec
 	var rings []ringFiles
 	check("config repo", func(ctx context.Context) (text string, err error) {

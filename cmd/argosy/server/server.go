@@ -168,13 +168,17 @@ func (v *Server) assemble() error {
 	v.manager.Replicas, v.manager.Holder = v.store.Leases, v.holder
 	v.inspect = newInspector(connect, v.manager.Spec, v.log)
 	readers, plans := v.store.Readers().Views, v.store.Readers().Plans
-	v.api = api.New(api.Config{
+	config := api.Config{
 		Reader: api.Reader{Inventory: readers, History: readers, State: readers,
 			PullReader: readers, AuditReader: readers, Finder: readers, Simulator: reconciler.NewSimulator(plans, readers, readers)},
 		Inspector: v.inspect,
 		Deciding:  v.store.Views, Decider: v.store.Decisions,
 		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
-		Version: v.version, Hub: s.Listen.Public})
+		Sessions: v.store.Sessions, Lines: v.lineOf, Version: v.version, Hub: s.Listen.Public}
+	if err := v.signsIn(&config); err != nil {
+		return err
+	}
+	v.api = api.New(config)
 	return v.assembleAgents()
 }
 
@@ -222,7 +226,7 @@ func (v *Server) Run(ctx context.Context) error {
 	for _, part := range []func(context.Context){
 		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune,
 		v.endRevisions, v.seal,
-		v.stats.Run,
+		v.stats.Run, v.keepUses,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {

@@ -29,6 +29,7 @@ type Settings struct {
 	Secrets   Secrets   `yaml:"secrets,omitempty" doc:"Sources of the content of a credentialsRef."`
 	Listen    Listen    `yaml:"listen,omitempty" doc:"Addresses of the API, the page and the probes."`
 	Forge     *Forge    `yaml:"forge,omitempty" doc:"The Git host of the config repo's pull requests. Left out: Argosy reviews none."`
+	SignIn    *SignIn   `yaml:"signIn,omitempty" doc:"Identity providers that people sign in with, and their sessions. Left out: only bearer tokens are accepted."`
 	Engines   Engines   `yaml:"engines,omitempty" doc:"Writes to engines."`
 	Agents    Agents    `yaml:"agents,omitempty" doc:"Clusters that dial out (pull mode)."`
 	Retention Retention `yaml:"retention,omitempty" doc:"Days that the database keeps history."`
@@ -192,7 +193,9 @@ func parse(r io.Reader) (Settings, error) {
 
 func (s *Settings) check() error {
 	s.Forge.withDefaults()
+	s.SignIn.withDefaults()
 	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(),
+		s.checkSignIn(),
 		s.Retention.check(), s.checkRest())
 }
 
@@ -476,6 +479,7 @@ func (s *Settings) resolve(dir string) {
 	if s.Secrets.Age != nil {
 		paths = append(paths, &s.Secrets.Age.IdentityFile, &s.Secrets.Age.TenantIdentities)
 	}
+	paths = append(paths, s.SignIn.paths()...)
 	for _, p := range append(paths, s.Forge.paths()...) {
 		absolute(dir, p)
 	}
