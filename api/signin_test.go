@@ -8,6 +8,8 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +37,15 @@ type portal struct {
 func newPortal(t *testing.T) *portal {
 	t.Helper()
 	ctx := t.Context()
-	database, err := embedded.Start(ctx, t.TempDir())
+	dir, err := os.MkdirTemp("", "argosy-") // PostgreSQL's user passes through it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	database, err := embedded.Start(ctx, filepath.Join(dir, "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
