@@ -181,15 +181,24 @@ func (b *tab) see(selector string) {
 	}
 }
 
-// until waits until a script's expression is true.
+// until waits until a script's expression is true, whatever page is loaded meanwhile.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	var done bool
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, &done,
-		chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
-		b.t.Fatalf("%s is not true: %v: %.3000s", expression, err, b.text("body"))
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var done bool
+		err := chromedp.Run(ctx, chromedp.Evaluate("Boolean("+expression+")", &done))
+		if err == nil && done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			b.t.Fatalf("%s is not true: %v: %.3000s", expression, err, b.text("body"))
+		case <-tick.C:
+		}
 	}
 }
 

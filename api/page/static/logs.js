@@ -10,6 +10,10 @@
   let held = [], paused = false, wanted = "", dropped = 0;
   box.querySelector(".logtools").hidden = false;
 
+  // Control characters, escapes of terminals and characters that turn the direction of text are shown, not obeyed.
+  const hidden = /[\u0000-\u0008\u000a-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+  const shown = (text) => text.replace(hidden, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+
   function tell(on, text) { state.dataset.state = on ? "on" : "off"; state.textContent = text; }
   function counts() {
     const found = wanted ? lines.querySelectorAll(".hit").length + " found, " : "";
@@ -21,7 +25,7 @@
     const fresh = document.createDocumentFragment();
     for (const text of texts.slice(-most)) {
       const el = document.createElement("div");
-      el.textContent = text; if (kind) { el.className = kind; }
+      el.textContent = shown(text); if (kind) { el.className = kind; }
       hit(el);
       fresh.append(el);
     }

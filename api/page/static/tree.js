@@ -161,7 +161,7 @@
       ArrowRight: () => {
         if (g.getAttribute("aria-expanded") === "false") { toggle(panel, g, true); } else { go(byPlace.find((other) => other.dataset.key.startsWith(g.dataset.key + "/"))); }
       },
-      ArrowLeft: () => { if (g.getAttribute("aria-expanded") === "true" && g.dataset.key) { toggle(panel, g, false); } else { go(all.find((other) => other.dataset.key === parentKey)); } },
+      ArrowLeft: () => { if (g.getAttribute("aria-expanded") === "true") { toggle(panel, g, false); } else { go(all.find((other) => other.dataset.key === parentKey)); } },
       Home: () => go(byPlace[0]), End: () => go(byPlace.at(-1)), Enter: () => press(panel, g), " ": () => toggle(panel, g),
     };
     if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
