@@ -180,7 +180,7 @@ func newSite(t *testing.T, m apitest.Mirror) *site {
 	return s
 }
 
-func newSiteOver(t *testing.T, store anyStore) *site {
+func newSiteOver(t *testing.T, store anyStore, change ...func(*api.Config)) *site {
 	t.Helper()
 	s := &site{t: t, tokens: store, log: &safeBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -191,6 +191,9 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	}
 	if has, ok := store.(interface{ Inspector() api.Inspector }); ok {
 		config.Inspector = has.Inspector()
+	}
+	for _, f := range change {
+		f(&config)
 	}
 	s.server = api.New(config)
 	ctx, cancel := context.WithCancel(context.Background())

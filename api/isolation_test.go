@@ -44,6 +44,8 @@ func TestAnotherTenantsObjectIsAnsweredLikeAMissingOne(t *testing.T) {
 		{"/resume", `{"scope":"tenant","name":"globex"}`},
 		{"/agent-tokens", `{"tenant":"globex","environment":"edge"}`},
 		{"/tenants/globex/environments/edge/own-applications/argocd/shop/sync", `{}`},
+		{"/tenants/globex/applications/web/prod/sync", `{"request":"request-1"}`},
+		{"/tenants/globex/applications/web/prod/refresh", `{"request":"request-2"}`},
 	} {
 		with := there.do(http.MethodPost, wire.Base+decision.path, acmeToken, decision.body)
 		without := gone.do(http.MethodPost, wire.Base+decision.path, acmeToken, decision.body)

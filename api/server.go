@@ -116,6 +116,7 @@ func New(c Config) *Server {
 	s.registerSimulate()
 	s.registerInspect()
 	s.registerDecisions()
+	s.registerActions()
 	s.registerTokens()
 	s.registerSessions()
 	s.registerSignIn()

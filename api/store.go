@@ -124,6 +124,10 @@ type History interface {
 	// Notifications match Filter.{Tenant, Name (the channel)}, newest first.
 	Notifications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Notification, string, error)
+	// Actions match Filter.{Tenant, Deployment, Environment, Name (the operation's ID)}, newest
+	// first.
+	Actions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Action, string, error)
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
@@ -197,6 +201,10 @@ type Decider interface {
 	// mirror.ErrNotFound when none of that UID is being deleted, mirror.ErrNotBlocked before
 	// mirror.DeletionBlockedAfter.
 	Abandon(ctx context.Context, decision mirror.Orphaning) error
+	// RequestAction records what a person asks of an Application in scope; a repeated Request
+	// returns the first action. mirror.ErrNotFound, mirror.ErrMoving, mirror.ErrTooManyActions.
+	RequestAction(ctx context.Context, scope view.Scope, action mirror.Action) (mirror.Action,
+		error)
 	// RequestMove requests the move of an environment, or undoes the one under way, and returns the
 	// id of its operation. mirror.ErrMoving if a move is requested, or under way and not undone by
 	// this one.

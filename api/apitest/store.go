@@ -44,6 +44,7 @@ type Mirror struct {
 	Rebalances    []mirror.Rebalance
 	Rollouts      []mirror.Rollout
 	Notifications []mirror.Notification
+	Actions       []mirror.Action
 	Remedies      []mirror.Remedy
 	Revisions     []view.Revision
 	Problems      []fleet.Problem

@@ -291,23 +291,18 @@ func pinOwnerCommand(a *app) *cobra.Command {
 
 func syncCommand(a *app) *cobra.Command {
 	var ask wire.OwnSyncRequest
-	cmd := &cobra.Command{
-		Use:   "sync TENANT/ENV APPLICATION",
-		Short: "Sync an own Application of an autonomous cluster",
-		Long: "For Applications that the people of an autonomous cluster created\n" +
-			"(`argosy get applications` marks them own); a SyncRun in the config repo syncs\n" +
-			"the declared ones. APPLICATION is a name, or NAMESPACE/NAME if several\n" +
-			"namespaces have the name. The cluster's agent asks its Argo CD;\n" +
-			"`argosy get operations` shows the result.",
-		Example: "  argosy sync acme/edge shop\n" +
-			"  argosy sync acme/edge argocd/shop --revision v1.4.0 --prune",
-		Args: exactly("TENANT/ENV", "APPLICATION"),
-	}
+	var declared actionFlags
+	cmd := &cobra.Command{}
+	a.syncDeclared(cmd, &declared)
 	cmd.Flags().StringVar(&ask.Revision, "revision", "",
 		"revision of the Application's repository (default: its targetRevision)")
 	cmd.Flags().BoolVar(&ask.Prune, "prune", false,
 		"delete resources that its repository no longer has")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			declared.ask.Revision, declared.ask.Prune = ask.Revision, ask.Prune
+			return a.act(cmd.Context(), mirror.ActionSync, args[0], &declared)
+		}
 		tenant, environment, err := twoParts("environment", args[0])
 		if err != nil {
 			return err

@@ -107,7 +107,8 @@ func root(a *app) *cobra.Command {
 			pauseRebalanceCommand(a), resumeRebalanceCommand(a), rolloutsCommand(a),
 			notifyCommand(a),
 			ringsCommand(a), poolsCommand(a),
-			stopCommand(a), resumeCommand(a), syncCommand(a)},
+			stopCommand(a), resumeCommand(a), syncCommand(a), refreshCommand(a),
+			terminateCommand(a)},
 		groupRun: running(a),
 	} {
 		for _, c := range commands {

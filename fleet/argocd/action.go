@@ -206,7 +206,7 @@ func actSync(q engine.ActionRequest, a *acted) (map[string]any, engine.ActionPro
 }
 
 // actRevision refuses a revision that the Application's automation would undo, as Argo CD's API
-// server does, and one that says nothing about further sources.
+// server does, and one that leaves further sources open.
 func actRevision(o mirror.ActionOptions, a *acted) error {
 	if err := exact("revision", o.Revision, maxSources*257); err != nil {
 		return fmt.Errorf("%w: %w", engine.ErrRefused, err)
@@ -297,7 +297,8 @@ func resultsOf(all []syncedResource) []mirror.ResourceResult {
 			Name: clip(r.Name, 253)}, Status: clip(cmp.Or(r.Status, r.HookPhase), 64),
 			Message: clip(r.Message, maxText)}
 		if r.HookType != "" {
-			result.Hook, result.Status = clip(r.HookType, 64), clip(cmp.Or(r.HookPhase, r.Status), 64)
+			result.Hook = clip(r.HookType, 64)
+			result.Status = clip(cmp.Or(r.HookPhase, r.Status), 64)
 		}
 		out = append(out, result)
 	}

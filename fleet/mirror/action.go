@@ -14,13 +14,13 @@ type ActionKind string
 // Kinds of actions.
 const (
 	ActionRefresh   ActionKind = "refresh"   // compare it with its sources now
-	ActionSync      ActionKind = "sync"      // sync it, or with DryRun only report what would change
+	ActionSync      ActionKind = "sync"      // with DryRun it changes nothing
 	ActionTerminate ActionKind = "terminate" // end its running operation
 	ActionRestart   ActionKind = "restart"   // replace the Pods of its workloads
 )
 
 // ActionKinds are all kinds of actions.
-var ActionKinds = []ActionKind{ActionRefresh, ActionSync, ActionTerminate, ActionRestart}
+var ActionKinds = []ActionKind{ActionRefresh, ActionSync, ActionTerminate}
 
 // Operation returns the kind of the action's operation.
 func (k ActionKind) Operation() OperationKind {
@@ -41,8 +41,8 @@ const (
 	MaxOpenActions = 100
 	// MaxActionResources is how many resources an action names, and has results for.
 	MaxActionResources = 200
-	// ActionExpiry is how long an action may wait for its engine before it begins. A person has long
-	// gone on after that, and the action would surprise.
+	// ActionExpiry is how long an action may wait for its engine before it begins. A person has
+	// long gone on after that, and the action would surprise.
 	ActionExpiry = 10 * time.Minute
 	// ActionAnswer is how long the engine may take for a begun action other than a sync.
 	ActionAnswer = 10 * time.Minute
@@ -112,8 +112,9 @@ func (o ActionOptions) Validate(kind ActionKind) error {
 // Action is one request of a person for one Application. The worker of its engine carries it out
 // under its lease; the operation of the same ID shows the result.
 type Action struct {
-	ID          string                `json:"id"`      // of its operation
-	Request     string                `json:"request"` // by the client: equal requests are one action
+	ID string `json:"id"` // of its operation
+	// by the client: equal requests are one action
+	Request     string                `json:"request"`
 	Kind        ActionKind            `json:"kind"`
 	Key         fleet.ObjectKey       `json:"key"`
 	Tenant      fleet.TenantName      `json:"tenant"`
@@ -160,4 +161,41 @@ type ActionUpdate struct {
 // Ended reports whether the action is over.
 func (u ActionUpdate) Ended() bool {
 	return u.State == OperationSucceeded || u.State == OperationFailed
+}
+
+// RestartedWorkload is a workload of an Application that a restart replaces the Pods of.
+type RestartedWorkload struct {
+	ResourceRef
+	Pods int
+}
+
+// Restartable returns the workloads in a tree whose Pods a restart replaces: those that the sources
+// declare, and that exist. A workload that another one makes is restarted through that one.
+func Restartable(t Tree) []RestartedWorkload {
+	var out []RestartedWorkload
+	at := map[int]int{} // index in out, by node
+	for i, n := range t.Nodes {
+		if n.Parent >= 0 && n.Parent < i {
+			if w, below := at[n.Parent]; below {
+				at[i] = w
+				if n.Kind == "Pod" && n.Group == "" {
+					out[w].Pods++
+				}
+				continue
+			}
+		}
+		if n.Managed && !n.Hook && n.UID != "" && restarts(n.ResourceRef) {
+			at[i] = len(out)
+			out = append(out, RestartedWorkload{ResourceRef: n.ResourceRef})
+		}
+	}
+	return out
+}
+
+func restarts(r ResourceRef) bool {
+	switch r.Group + "/" + r.Kind {
+	case "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "argoproj.io/Rollout":
+		return true
+	}
+	return false
 }

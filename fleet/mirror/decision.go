@@ -55,6 +55,19 @@ type Stop struct {
 	At     time.Time `json:"at"`
 }
 
+// Covers reports whether the stop forbids writes to a tenant's objects on an engine.
+func (s Stop) Covers(t fleet.TenantName, e fleet.EngineName) bool {
+	switch s.Scope {
+	case StopFleet:
+		return true
+	case StopTenant:
+		return s.Name == string(t)
+	case StopEngine:
+		return s.Name == string(e)
+	}
+	return false
+}
+
 // StopEnd is the latest end of the stops of one scope and name.
 type StopEnd struct {
 	Scope StopScope `json:"scope"`

@@ -41,8 +41,8 @@ func scanAction(row pgx.CollectableRow) (mirror.Action, error) {
 
 // RequestAction records what a person asks of an Application, and returns the action with its
 // operation's ID. A repeated Request returns the first action. mirror.ErrNotFound when the scope
-// has no such Application, mirror.ErrMoving while it moves between engines, mirror.ErrTooManyActions
-// when too many of its environment are open.
+// has no such Application, mirror.ErrMoving while it moves between engines,
+// mirror.ErrAgentCannotAct, and mirror.ErrTooManyActions when too many of its environment are open.
 func (s *Decisions) RequestAction(ctx context.Context, scope view.Scope, a mirror.Action) (
 	mirror.Action, error) {
 	a.ID = newID()
@@ -78,15 +78,16 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 	if _, err := tx.Exec(ctx, sqlExpireActions, expiredText, of[0], of[1]); err != nil {
 		return a, err
 	}
-	var moving bool
+	var moving, agent bool
 	var open int
 	err = tx.QueryRow(ctx, `
 		SELECT d.engine, d.name,
 			EXISTS (SELECT FROM application_moves m WHERE m.tenant = $1 AND m.environment = $2 AND m.deployment = $3 AND m.step <> 'Done'),
+			EXISTS (SELECT FROM agents g WHERE g.engine = d.engine AND g.ended_at IS NULL),
 			(SELECT count(*) FROM actions o WHERE o.tenant = $1 AND o.environment = $2 AND o.ended_at IS NULL)
 		FROM desired d WHERE d.kind = 'Application' AND d.tenant = $1 AND d.environment = $2 AND d.deployment = $3 AND NOT d.absent
 			AND live_tenant($1) IS NOT NULL
-		ORDER BY d.seq DESC LIMIT 1`, of...).Scan(&a.Key.Engine, &a.Key.Name, &moving, &open)
+		ORDER BY d.seq DESC LIMIT 1`, of...).Scan(&a.Key.Engine, &a.Key.Name, &moving, &agent, &open)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return a, mirror.ErrNotFound
@@ -94,6 +95,8 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 		return a, err
 	case moving:
 		return a, mirror.ErrMoving
+	case agent:
+		return a, mirror.ErrAgentCannotAct
 	case open >= mirror.MaxOpenActions:
 		return a, mirror.ErrTooManyActions
 	}
@@ -108,8 +111,8 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 		ON CONFLICT (tenant, environment, deployment, request) DO UPDATE SET id = excluded.id, kind = excluded.kind, engine = excluded.engine,
 			name = excluded.name, tenant_uid = excluded.tenant_uid, options = excluded.options, by = excluded.by, note = excluded.note,
 			state = 'Pending', message = '', results = '[]', outcome = '', requested_at = now(), begun_at = NULL, ended_at = NULL`,
-		a.ID, text(a.Request), string(a.Kind), string(a.Key.Engine), a.Key.Name, of[0], of[1], of[2],
-		options, text(a.By), message(a.Note)); err != nil {
+		a.ID, text(a.Request), string(a.Kind), string(a.Key.Engine), a.Key.Name, of[0], of[1],
+		of[2], options, text(a.By), message(a.Note)); err != nil {
 		return a, err
 	}
 	subject := a.Application().String()
@@ -216,7 +219,7 @@ func (s *Work) UpdateAction(ctx context.Context, lease mirror.Lease, u mirror.Ac
 				WHERE id = $1 AND engine = $2 AND ended_at IS NULL
 					AND ((state, message) <> ($3, $4) OR $5::jsonb IS NOT NULL OR $6 NOT IN ('', outcome))
 				RETURNING id, kind, tenant, deployment || '@' || environment AS what),
-			told AS (
+			recorded AS (
 				UPDATE operations o SET state = $3, message = CASE WHEN $4 = '' THEN o.message ELSE $4 END,
 					done = CASE WHEN $3 = 'Succeeded' THEN o.total ELSE o.done END,
 					ended_at = CASE WHEN $3 IN ('Succeeded', 'Failed') THEN now() END
@@ -253,7 +256,7 @@ var sqlExpireActions = `
 	interval(2*mirror.ActionExpiry) + ` OR a.kind <> 'sync' AND a.begun_at < now() - ` +
 	interval(2*mirror.ActionAnswer) + `)
 		RETURNING a.id, a.kind, a.tenant, a.deployment || '@' || a.environment AS what),
-	told AS (
+	ended AS (
 		UPDATE operations o SET state = 'Failed', message = $1, ended_at = now() FROM late l WHERE o.id = l.id)
 	SELECT count(new_event('operation', tenant, id, kind || ' of ' || tenant || '/' || what || ': Failed')) FROM late`
 

@@ -20,8 +20,8 @@ func TestAnActionIsRecordedOnceAndEndsOnce(t *testing.T) {
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, _, worker, _ := recorded(t, url, a)
 	ask := actionOf("r-1", mirror.ActionSync)
-	ask.Options = mirror.ActionOptions{DryRun: true, Revision: "4f1c", Resources: []mirror.ActionResource{
-		{Group: "apps", Kind: "Deployment", Name: "web"}}}
+	ask.Options = mirror.ActionOptions{DryRun: true, Revision: "4f1c",
+		Resources: []mirror.ActionResource{{Group: "apps", Kind: "Deployment", Name: "web"}}}
 	made := must(s.Decisions.RequestAction(t.Context(), view.Scope{Tenant: "acme"}, ask))(t)
 	again := must(s.Decisions.RequestAction(t.Context(), view.Scope{}, ask))(t)
 	if made.ID == "" || made.ID != again.ID || made.Key != a.Key || made.Late ||

@@ -24,7 +24,8 @@ func (s actionStore) Row(context.Context, fleet.ObjectKey) (mirror.Row, bool, er
 	return *s.row, true, nil
 }
 
-func (s actionStore) OpenActions(context.Context, fleet.EngineName) (open []mirror.Action, _ error) {
+func (s actionStore) OpenActions(context.Context, fleet.EngineName) (open []mirror.Action,
+	_ error) {
 	for _, a := range *s.open {
 		if !(mirror.ActionUpdate{State: a.State}).Ended() {
 			open = append(open, a)

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// Act asks something of an Application.
+func (d decisions) Act(ctx context.Context, id fleet.ApplicationID, kind mirror.ActionKind,
+	ask wire.ActionRequest) (out wire.ActionRequested, err error) {
+	return out, d.conn.do(ctx, http.MethodPost, applicationPath(id, string(kind)), nil, ask, &out)
+}
+
+// PreviewAction returns what an action would do.
+func (c lists) PreviewAction(ctx context.Context, id fleet.ApplicationID, kind mirror.ActionKind,
+	options mirror.ActionOptions) (out wire.ActionPreview, err error) {
+	q := url.Values{}
+	if options.Revision != "" {
+		q.Set("revision", options.Revision)
+	}
+	for name, on := range map[string]bool{"prune": options.Prune, "hard": options.Hard} {
+		if on {
+			q.Set(name, strconv.FormatBool(on))
+		}
+	}
+	return out, c.conn.do(ctx, http.MethodGet, applicationPath(id, "preview")+"/"+string(kind), q,
+		nil, &out)
+}
+
+// Actions returns what people asked of an Application, newest first; with an operation only that.
+func (c lists) Actions(ctx context.Context, id fleet.ApplicationID, operation string) (
+	[]mirror.Action, error) {
+	q := url.Values{}
+	if operation != "" {
+		q.Set("name", operation)
+	}
+	var l wire.List[mirror.Action]
+	err := c.conn.do(ctx, http.MethodGet, applicationPath(id, "actions"), q, nil, &l)
+	return l.Items, err
+}

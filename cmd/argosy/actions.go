@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/api/client"
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
+)
+
+// actionFlags are the flags that the commands of all actions have.
+type actionFlags struct {
+	yes, wait bool
+	note      string
+	resources []string
+	ask       wire.ActionRequest
+}
+
+func (f *actionFlags) add(cmd *cobra.Command, a *app) {
+	f.addYes(cmd)
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until it has ended, and show the result")
+	cmd.Flags().StringVar(&f.ask.Note, "note", "", "reason, for the record")
+	a.completeOne(cmd, "applications")
+}
+
+func (f *actionFlags) addYes(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+}
+
+func (f *actionFlags) addResources(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.resources, "resource", nil,
+		"this resource alone, as GROUP:KIND:[NAMESPACE/]NAME; may be repeated")
+}
+
+const anApplication = "TENANT/DEPLOYMENT@ENVIRONMENT"
+
+func refreshCommand(a *app) *cobra.Command {
+	var f actionFlags
+	cmd := &cobra.Command{
+		Use: "refresh " + anApplication, Short: "Compare an Application with its sources now",
+		Long: "Argo CD compares every Application every few minutes, and after each push that it\n" +
+			"hears of. With --hard it also renders the manifests again, without its cache: for\n" +
+			"a chart or a base that has changed under the same version.",
+		Example: "  argosy refresh acme/checkout@prod-eu\n" +
+			"  argosy refresh acme/checkout@prod-eu --hard --wait",
+		Args: exactly(anApplication),
+	}
+	f.add(cmd, a)
+	cmd.Flags().BoolVar(&f.ask.Hard, "hard", false, "render the manifests again, without the cache")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.yes = true // it changes nothing that Argo CD would not change by itself
+		return a.act(cmd.Context(), mirror.ActionRefresh, args[0], &f)
+	}
+	return cmd
+}
+
+func terminateCommand(a *app) *cobra.Command {
+	var f actionFlags
+	cmd := &cobra.Command{
+		Use: "terminate " + anApplication, Short: "End the running operation of an Application",
+		Long: "Argo CD stops the sync and its hooks. What the sync has changed stays changed. An\n" +
+			"automated Application that still differs is synced again: pause that with\n" +
+			"`argosy stop --tenant`, or fix the source.",
+		Example: "  argosy terminate acme/checkout@prod-eu\n" +
+			"  argosy terminate acme/checkout@prod-eu --yes --wait",
+		Args: exactly(anApplication),
+	}
+	f.add(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.act(cmd.Context(), mirror.ActionTerminate, args[0], &f)
+	}
+	return cmd
+}
+
+// syncDeclared adds to the command for own Applications what syncs declared ones.
+func (a *app) syncDeclared(cmd *cobra.Command, f *actionFlags) {
+	cmd.Use = "sync " + anApplication + " | TENANT/ENV APPLICATION"
+	cmd.Short = "Sync an Application, or show what a sync would change"
+	cmd.Long = "Argo CD applies the manifests of the Application's revision. With --dry-run it\n" +
+		"changes nothing, and reports what it would do with each resource.\n" +
+		"--revision names a commit, tag or chart version; an automated Application takes\n" +
+		"only the revision that it follows.\n\n" +
+		"With two arguments it syncs an Application that the people of an autonomous\n" +
+		"cluster created (`argosy get applications` marks them own). APPLICATION is a\n" +
+		"name, or NAMESPACE/NAME if several namespaces have the name."
+	cmd.Example = "  argosy sync acme/checkout@prod-eu --dry-run --wait\n" +
+		"  argosy sync acme/checkout@prod-eu --prune --yes --wait\n" +
+		"  argosy sync acme/checkout@prod-eu --resource apps:Deployment:web\n" +
+		"  argosy sync acme/edge shop\n" +
+		"  argosy sync acme/edge argocd/shop --revision v1.4.0 --prune"
+	cmd.Args = cobra.RangeArgs(1, 2)
+	f.add(cmd, a)
+	f.addResources(cmd)
+	cmd.Flags().BoolVar(&f.ask.DryRun, "dry-run", false, "change nothing, and report what would change")
+}
+
+// act shows what an action would do, asks, requests it, and follows it with --wait.
+func (a *app) act(ctx context.Context, kind mirror.ActionKind, name string, f *actionFlags) error {
+	id, err := applicationID(name)
+	if err != nil {
+		return err
+	}
+	if f.ask.Resources, err = resourcesOf(f.resources); err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	if !f.yes && !f.ask.DryRun {
+		p, err := c.PreviewAction(ctx, id, kind, f.ask.ActionOptions)
+		if err != nil {
+			return err
+		}
+		a.showPreview(p, f.ask.Resources)
+		if err := a.confirm(fmt.Sprintf("%s %s?", kind, id)); err != nil {
+			return err
+		}
+	}
+	f.ask.Request = rand.Text()
+	asked, err := c.Act(ctx, id, kind, f.ask)
+	if err != nil {
+		return err
+	}
+	if f.wait {
+		return a.followAction(ctx, c, id, asked.Operation)
+	}
+	err = a.printLine("requested a %s of %s: operation %s", kind, id, asked.Operation)
+	a.hint("`argosy get operations %s` shows the result", asked.Operation)
+	return err
+}
+
+// resourcesOf parses GROUP:KIND:[NAMESPACE/]NAME.
+func resourcesOf(texts []string) ([]mirror.ActionResource, error) {
+	var out []mirror.ActionResource
+	for _, text := range texts {
+		parts := strings.Split(text, ":")
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return nil, fmt.Errorf("--resource %q: write GROUP:KIND:[NAMESPACE/]NAME, such as "+
+				"apps:Deployment:web, or :Service:web for the core group", text)
+		}
+		r := mirror.ActionResource{Group: parts[0], Kind: parts[1], Name: parts[2]}
+		if namespace, name, ok := strings.Cut(parts[2], "/"); ok {
+			r.Namespace, r.Name = namespace, name
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// showPreview shows what an action would do.
+func (a *app) showPreview(p wire.ActionPreview, only []mirror.ActionResource) {
+	a.hint("%s of %s on engine %s: %s", p.Action, p.Application, p.Engine, p.Does)
+	if p.Refused != "" {
+		a.hint("refused: %s", p.Refused)
+	}
+	if p.Synced != "" && p.Action == mirror.ActionSync {
+		a.hint("runs %s, declared is %s", p.Synced, p.Target)
+	}
+	if len(only) > 0 {
+		for _, r := range only {
+			a.hint("  %s", r)
+		}
+		return
+	}
+	for _, r := range p.Resources {
+		name := mirror.ActionResource{Group: r.Group, Kind: r.Kind, Namespace: r.Namespace,
+			Name: r.Name}
+		a.hint("  %-8s %s", r.Change, name)
+	}
+	if p.More > 0 {
+		a.hint("  and %d more", p.More)
+	}
+	if p.Kept > 0 {
+		a.hint("keeps %s that the sources no longer have; --prune deletes them",
+			plural(p.Kept, "resource"))
+	}
+	if p.Note != "" {
+		a.hint("%s", p.Note)
+	}
+}
+
+var errNotConfirmed = errors.New("nothing was done")
+
+// confirm asks a person, and refuses where nobody can be asked.
+func (a *app) confirm(question string) error {
+	if !isTerminal(a.in) {
+		return fmt.Errorf("%w: this is not a terminal; confirm with --yes", errNotConfirmed)
+	}
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errNotConfirmed
+}
+
+// followAction shows the progress of an action until it has ended, and its results.
+func (a *app) followAction(ctx context.Context, c *client.Client, id fleet.ApplicationID,
+	operation string) error {
+	shown := ""
+	for {
+		o, err := c.Operation(ctx, operation)
+		if err != nil {
+			return err
+		}
+		if o.EndedAt != nil {
+			return a.showActionEnd(ctx, c, id, o)
+		}
+		if text := string(o.State) + ": " + o.Message; text != shown {
+			shown = text
+			a.hint("%s", text)
+		}
+		if !pacing.Sleep(ctx, 500*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (a *app) showActionEnd(ctx context.Context, c *client.Client, id fleet.ApplicationID,
+	o mirror.Operation) error {
+	all, err := c.Actions(ctx, id, o.ID)
+	if err != nil {
+		return err
+	}
+	for _, action := range all {
+		for _, r := range action.Results {
+			if err := a.printLine("%s %s %s", r.Status, r.ActionResource, r.Message); err != nil {
+				return err
+			}
+		}
+	}
+	if o.State == mirror.OperationFailed {
+		return findings{text: fmt.Sprintf("%s of %s failed: %s", o.Kind, id, o.Message)}
+	}
+	a.hint("%s: %s", o.State, o.Message)
+	return nil
+}
