@@ -73,8 +73,14 @@ type site struct {
 func serve(t *testing.T, m apitest.Mirror) *site {
 	t.Helper()
 	s := &site{store: apitest.New(m), inspector: seededResources(2000)}
-	server := api.New(api.Config{Reader: api.Reader{Inventory: s.store, History: s.store,
-		State: s.store, PullReader: s.store, Simulator: s.store, Finder: s.store}, Decider: s.store,
+	server := api.New(api.Config{Reader: api.Reader{
+		Inventory:   s.store,
+		History:     s.store,
+		State:       s.store,
+		PullReader:  s.store,
+		Simulator:   s.store,
+		Finder:      s.store,
+		AuditReader: s.store}, Decider: s.store,
 		Tokens: s.store, Agents: s.store, Inspector: s.inspector, Version: "test",
 		Log: slog.New(slog.DiscardHandler)})
 	s.store.OnChange(server.Wake)

@@ -159,7 +159,7 @@
     const actions = {
       ArrowDown: () => go(peers[peers.indexOf(g) + 1]), ArrowUp: () => go(peers[peers.indexOf(g) - 1]),
       ArrowRight: () => {
-        if (g.getAttribute("aria-expanded") === "false") { toggle(panel, g, true); } else { go(byPlace.find((other) => other.dataset.key.startsWith(g.dataset.key + "/"))); }
+        if (g.getAttribute("aria-expanded") === "false") { toggle(panel, g, true); } else { go(byPlace.find((other) => other.dataset.key.startsWith(g.dataset.key + "/") && Number(other.getAttribute("aria-level")) === Number(level) + 1)); }
       },
       ArrowLeft: () => { if (g.getAttribute("aria-expanded") === "true") { toggle(panel, g, false); } else { go(all.find((other) => other.dataset.key === parentKey)); } },
       Home: () => go(byPlace[0]), End: () => go(byPlace.at(-1)), Enter: () => press(panel, g), " ": () => toggle(panel, g),
