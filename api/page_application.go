@@ -360,7 +360,7 @@ func (s *website) logStream(w http.ResponseWriter, r *http.Request, token view.T
 	writeProblem(w, refused)
 }
 
-// wrongWith says in words what is wrong with an Application, the worst first.
+// wrongWith describes the problems of an Application, the worst first.
 func wrongWith(a view.Application) []wrong {
 	var found []wrong
 	add := func(tone, what, next string, since *time.Time) {
@@ -370,8 +370,8 @@ func wrongWith(a view.Application) []wrong {
 		add("alarm", "Unreachable: the engine cannot read the environment's cluster ("+
 			string(u.Reason)+"). The status below is older.", u.Message, &u.Since)
 	} else if a.LastSeenAt != nil {
-		add("alarm", "Unknown: the engine is silent. It was last seen", "The status below is older.",
-			a.LastSeenAt)
+		add("alarm", "Unknown: the engine is silent. It was last seen",
+			"The status below is older.", a.LastSeenAt)
 	}
 	if a.DeletionBlocked {
 		add("alarm", "DeletionBlocked: repair the cluster, or let tenant "+string(a.Tenant)+

@@ -149,6 +149,6 @@ func brief(version string) string {
 	return version
 }
 
-// platformEngine reports whether an engine is declared by the platform and so has a page. That of
-// an environment's agent has its environment's.
+// platformEngine reports whether an engine is declared by the platform and so has a page. The
+// engine of an environment's agent is shown on the environment's page.
 func platformEngine(name fleet.EngineName) bool { return fleet.ValidateName(string(name)) == nil }

@@ -53,7 +53,8 @@ func parsePages(names ...string) map[string]*template.Template {
 			"mebibytes": mebibytes, "short": fleet.Revision.Short, "deed": actionTone,
 			"agentstate": agentState, "web": web, "asset": asset, "icon": icon, "plural": plural,
 			"commitweb": commitWeb, "fileweb": fileWeb, "repoweb": repoWeb, "fileof": fileOf,
-			"subjectlink": subjectLink, "took": took, "brief": brief, "platformengine": platformEngine,
+			"subjectlink": subjectLink, "took": took, "brief": brief,
+			"platformengine": platformEngine,
 			"listof": func(page overview, items any) listView {
 				return listView{frame: page.frame, Items: items}
 			},

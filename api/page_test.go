@@ -228,7 +228,8 @@ func TestTenantsTextsAreEscaped(t *testing.T) {
 	for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1",
 		"/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",
 		"/tenants/acme/applications/web/prod/facts", "/services", "/operations", "/problems",
-		"/search?q=" + url.QueryEscape(bomb), "/applications", "/applications?tenant=" + url.QueryEscape(bomb)} {
+		"/search?q=" + url.QueryEscape(bomb), "/applications",
+		"/applications?tenant=" + url.QueryEscape(bomb)} {
 		a := s.page(path, platformToken)
 		s.want(a, http.StatusOK)
 		if strings.Contains(a.body, "<script>") || strings.Contains(a.body, "<img src=x") ||

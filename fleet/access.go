@@ -7,7 +7,7 @@ const AccessName = "access"
 func AccessKey() Key { return Key{Kind: KindAccess, Name: AccessName} }
 
 // AccessSpec gives people roles of the platform (fleet/access.yaml, at most one). Each entry is
-// written as an owner: see ParseOwner. Package fleet/access says what a role may do.
+// written as an owner: see ParseOwner. Package fleet/access defines what a role may do.
 type AccessSpec struct {
 	Admins    []string `json:"admins,omitempty"`    // everything
 	Operators []string `json:"operators,omitempty"` // everything but tokens and sessions of others

@@ -38,10 +38,11 @@ func found(m *Mirror, f view.Filter, a view.Application) bool {
 		Environment: a.Environment}
 	return (f.Labels == nil || f.Labels.Matches(labelsOf(m, a))) &&
 		contains(id.String(), f.Text) &&
-		(f.Image == "" || f.Image == a.SyncedRevision || slices.ContainsFunc(a.Images, func(image string) bool {
-			repository, _ := view.SplitImage(image)
-			return image == f.Image || repository == f.Image
-		}))
+		(f.Image == "" || f.Image == a.SyncedRevision ||
+			slices.ContainsFunc(a.Images, func(image string) bool {
+				repository, _ := view.SplitImage(image)
+				return image == f.Image || repository == f.Image
+			}))
 }
 
 func contains(text, part string) bool {

@@ -38,9 +38,8 @@ func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler)
 		Plaintext: token}}
 	store := apitest.New(m)
 	server := api.New(api.Config{Decider: store, Tokens: store,
-		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store, AuditReader: store,
-			Finder:    store,
-			Simulator: store}})
+		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
+			AuditReader: store, Finder: store, Simulator: store}})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	go server.Run(ctx)

@@ -69,11 +69,12 @@ func auditExportCommand(a *app) *cobra.Command {
 			}
 			w := bufio.NewWriter(out)
 			n := 0
-			err = c.ExportAudit(cmd.Context(), q.filter(), after, func(_ audit.Entry, raw []byte) error {
+			write := func(_ audit.Entry, raw []byte) error {
 				n++
 				_, err := w.Write(append(raw, '\n'))
 				return err
-			})
+			}
+			err = c.ExportAudit(cmd.Context(), q.filter(), after, write)
 			if err := errors.Join(withFlags(err), w.Flush()); err != nil {
 				return err
 			}
@@ -184,10 +185,11 @@ func (a *app) verifyServed(ctx context.Context, v *audit.Verifier) (unsealed int
 		v.Know(state.Head)
 		v.After(state.Anchor)
 	}
-	return state.Unsealed, c.ExportAudit(ctx, view.Filter{}, 0, func(e audit.Entry, _ []byte) error {
+	add := func(e audit.Entry, _ []byte) error {
 		v.Add(e)
 		return nil
-	})
+	}
+	return state.Unsealed, c.ExportAudit(ctx, view.Filter{}, 0, add)
 }
 
 func (a *app) verifyFile(path string, v *audit.Verifier) error {
@@ -279,7 +281,9 @@ var auditColumns = []column[audit.Entry]{
 		return table.Text(strconv.FormatInt(e.N, 10))
 	}},
 	{head: "AGE", of: func(e audit.Entry, now time.Time) table.Value { return age(e.At, now) }},
-	{head: "ACTOR", of: func(e audit.Entry, _ time.Time) table.Value { return table.Text(e.Actor) }},
+	{head: "ACTOR", of: func(e audit.Entry, _ time.Time) table.Value {
+		return table.Text(e.Actor)
+	}},
 	{head: "ACTION", of: func(e audit.Entry, _ time.Time) table.Value {
 		return table.Text(e.Action)
 	}},

@@ -88,7 +88,8 @@ func TestTheNumberOfAPinnedNameDecides(t *testing.T) {
 
 func TestADecisionNamesTheEntryThatGrantsIt(t *testing.T) {
 	d := facts().Decide(person(t, "group:acme"), Approve, Thing{Kind: Tenant, Tenant: "acme"})
-	if !d.Allowed || d.Grant.Path != "fleet/tenants/acme.yaml" || d.Grant.Field != "spec.owners[1]" {
+	if !d.Allowed || d.Grant.Path != "fleet/tenants/acme.yaml" ||
+		d.Grant.Field != "spec.owners[1]" {
 		t.Errorf("%+v", d)
 	}
 	d = facts().Decide(person(t, "group:acme-dev"), Approve, Thing{Kind: Tenant, Tenant: "acme"})

@@ -97,7 +97,8 @@ func TestVerifierAcceptsAChainAndItsParts(t *testing.T) {
 		entries []audit.Entry
 		tenant  string
 	}{"all": {all, ""}, "the end": {all[4:], ""}, "the beginning": {all[:4], ""},
-		"a tenant's": {own, "acme"}, "the end of a tenant's": {own[1:], "acme"}, "none": {nil, ""}} {
+		"a tenant's": {own, "acme"}, "the end of a tenant's": {own[1:], "acme"},
+		"none": {nil, ""}} {
 		if r := verify(c.entries); !r.OK() || string(r.Tenant) != c.tenant ||
 			r.Entries != int64(len(c.entries)) {
 			t.Errorf("%s: %+v", name, r)

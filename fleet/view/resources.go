@@ -5,8 +5,8 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// What people read of an Application's resources. The types are those that engines and agents
-// exchange, and all their texts are untrusted.
+// Types of an Application's resources, as engines and agents exchange them. All their texts are
+// untrusted.
 type (
 	// Tree is an Application's resources down to its Pods.
 	Tree = mirror.Tree

@@ -121,8 +121,8 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	}
 }
 
-// Every request and every answer of a person's decision is lost once. The decision takes effect once,
-// and the person is not refused for a second decision.
+// Every request and every answer of a person's decision is lost once. The decision takes effect
+// once, and the person is not refused for a second decision.
 func TestADecisionWhoseAnswerIsLostIsNotRefused(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

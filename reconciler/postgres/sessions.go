@@ -134,7 +134,8 @@ func (s *Sessions) Facts(ctx context.Context, p access.Person) (access.Facts, er
 	if len(names) == 0 {
 		return facts, nil
 	}
-	pins, err := collect(ctx, s.database, func(row pgx.CollectableRow) (a access.Account, err error) {
+	pins, err := collect(ctx, s.database, func(row pgx.CollectableRow) (a access.Account,
+		err error) {
 		return a, row.Scan(&a.Name, &a.ID)
 	}, `SELECT name, id FROM owners WHERE name = ANY($1) ORDER BY host DESC`, names)
 	if err != nil {
@@ -147,9 +148,9 @@ func (s *Sessions) Facts(ctx context.Context, p access.Person) (access.Facts, er
 	return facts, nil
 }
 
-// CreateSession creates a session from Person, Kind, IdleUntil, ExpiresAt and RefreshAt, and returns
-// it with its plaintext, which is not stored. mirror.ErrReplayed when the sign-in of that name has
-// created one.
+// CreateSession creates a session from Person, Kind, IdleUntil, ExpiresAt and RefreshAt, and
+// returns it with its plaintext, which is not stored. mirror.ErrReplayed when the sign-in of that
+// name has created one.
 func (s *Sessions) CreateSession(ctx context.Context, v view.Session, once string,
 	refresh []byte) (view.Session, string, error) {
 	v.ID = newID()
@@ -267,7 +268,7 @@ func (s *Sessions) ClaimRefresh(ctx context.Context, plaintext string) (refresh 
 	return refresh, err == nil, err
 }
 
-// Refreshed stores what the issuer says of the session's person now.
+// Refreshed stores the present claims of the issuer about the session's person.
 func (s *Sessions) Refreshed(ctx context.Context, plaintext string, p access.Person,
 	refresh []byte, next time.Time) error {
 	hash := sha256.Sum256([]byte(plaintext))

@@ -46,7 +46,8 @@ func TestASessionHasTheRolesThatGitGrantsNow(t *testing.T) {
 	})))(t)
 	_, plaintext := signIn(t, s, sessionOf(alice()), "1")
 	v := must(s.Sessions.VerifySession(ctx, plaintext))(t)
-	if v.Roles.Tenants["acme"].Role != access.Owner || v.Roles.Tenants["globex"].Role != access.Viewer ||
+	if v.Roles.Tenants["acme"].Role != access.Owner ||
+		v.Roles.Tenants["globex"].Role != access.Viewer ||
 		v.Roles.Platform.Role != "" || v.Actor != "user:corp/alice" {
 		t.Errorf("%+v", v.Roles)
 	}
@@ -54,7 +55,8 @@ func TestASessionHasTheRolesThatGitGrantsNow(t *testing.T) {
 	acme.Tenant.Owners = []string{"group:others"}
 	must(s.Plans.Record(ctx, lease, step(1, 2, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{acme, {Key: fleet.AccessKey(),
-			Path: "fleet/access.yaml", Access: &fleet.AccessSpec{Operators: []string{"group:acme"}}}}
+			Path:   "fleet/access.yaml",
+			Access: &fleet.AccessSpec{Operators: []string{"group:acme"}}}}
 	})))(t)
 	v = must(s.Sessions.VerifySession(ctx, plaintext))(t)
 	if v.Roles.Tenants["acme"].Role != "" || v.Roles.Platform.Role != access.Operator ||

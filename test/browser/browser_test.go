@@ -109,7 +109,7 @@ type tab struct {
 	requests []string
 }
 
-// open opens a tab of a width; token "" is nobody signed in. The test fails if the console has an
+// open opens a tab of a width; token "" opens it without a sign-in. The test fails if the console has an
 // error or the content security policy is violated.
 func (s *site) open(t *testing.T, token string, width int64) *tab {
 	t.Helper()
@@ -120,12 +120,13 @@ func (s *site) open(t *testing.T, token string, width int64) *tab {
 	ctx, cancel := chromedp.NewContext(browser)
 	ctx, stop := context.WithTimeout(ctx, 3*patience)
 	b := &tab{t: t, ctx: ctx, url: s.url}
-	chromedp.ListenTarget(ctx, b.hear)
+	chromedp.ListenTarget(ctx, b.receive)
 	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as this context
 		t.Fatal(err)
 	}
 	height := int64(900)
-	b.run(page.BringToFront(), log.Enable(), network.Enable(), runtime.Enable(), network.ClearBrowserCookies(),
+	b.run(page.BringToFront(), log.Enable(), network.Enable(), runtime.Enable(),
+		network.ClearBrowserCookies(),
 		emulation.SetDeviceMetricsOverride(width, height, 1, width == narrow))
 	if token != "" {
 		b.run(network.SetCookie("argosy-session", token).WithURL(s.url).WithHTTPOnly(true))
@@ -142,7 +143,7 @@ func (s *site) open(t *testing.T, token string, width int64) *tab {
 	return b
 }
 
-func (b *tab) hear(event any) {
+func (b *tab) receive(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {

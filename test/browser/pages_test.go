@@ -14,7 +14,8 @@ import (
 
 // everyPage has one page of each kind.
 var everyPage = map[string]string{
-	"overview": "/", "applications": "/applications", "tenants": "/tenants", "tenant": "/tenants/acme",
+	"overview": "/", "applications": "/applications", "tenants": "/tenants",
+	"tenant":       "/tenants/acme",
 	"environments": "/environments", "environment": "/tenants/acme/environments/prod",
 	"deployments": "/deployments", "deployment": "/tenants/acme/deployments/checkout",
 	"engines": "/engines", "engine": "/engines/us-1", "agents": "/agents", "pulls": "/pulls",

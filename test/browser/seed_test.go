@@ -58,8 +58,8 @@ func seeded() apitest.Mirror {
 		Stops: []mirror.Stop{{Scope: mirror.StopTenant, Name: "initech", By: "token:ops",
 			Reason: "database migration", At: now.Add(-40 * time.Minute)}},
 	}
-	for _, r := range []struct{ subject, author string }{{"checkout: raise replicas in prod", "Ana"},
-		{"globex: add environment dev-2", "Ben"}, {"remove the old cart", "Ana"}} {
+	for _, r := range []struct{ subject, author string }{
+		{"checkout: raise replicas in prod", "Ana"}, {"globex: add environment dev-2", "Ben"}, {"remove the old cart", "Ana"}} {
 		i := len(m.Revisions)
 		revision := head
 		if i > 0 {
@@ -132,8 +132,8 @@ func seedApplication(t fleet.TenantName, d fleet.DeploymentName, e fleet.Environ
 		Name: fmt.Sprintf("%s-%s-%s", t, d, e), Engine: engine, Revision: head,
 		RepoURL: "https://github.com/" + string(t) + "/" + string(d), TargetRevision: "main",
 		Apply: mirror.ApplyApplied, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
-		SyncedRevision: commit(j*3 + (2-i)/2), Resources: 9, CreatedAt: now.Add(-90 * 24 * time.Hour),
-		ChangedAt: now.Add(-3 * time.Hour), ObservedAt: before(time.Minute),
+		SyncedRevision: commit(j*3 + (2-i)/2), Resources: 9,
+		CreatedAt: now.Add(-90 * 24 * time.Hour), ChangedAt: now.Add(-3 * time.Hour), ObservedAt: before(time.Minute),
 		UID: fmt.Sprintf("uid-%s-%s-%s", t, d, e)}
 	switch {
 	case t == "acme" && d == "checkout" && e == "prod":
@@ -193,7 +193,8 @@ func seededResources(many int) *apitest.Inspector {
 			top("networking.k8s.io", "Ingress", "checkout", mirror.HealthHealthy), deployment, set,
 			crash, good, pod(3, mirror.HealthProgressing, "ContainerCreating", 0)}},
 		Details: []mirror.ResourceDetail{{ResourceRef: crash.ResourceRef, Version: "v1",
-			Live: "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    note: " + hostile + "\n",
+			Live: "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    note: " +
+				hostile + "\n",
 			Containers: []mirror.Container{{Name: "app", Image: "checkout:1.9.0", Restarts: 14,
 				State: "Waiting", Reason: "CrashLoopBackOff", Last: "Error, exit code 2"}}},
 			{ResourceRef: deployment.ResourceRef, Version: "v1", Diff: diff,
@@ -201,10 +202,11 @@ func seededResources(many int) *apitest.Inspector {
 		Diff: mirror.ApplicationDiff{Same: 7, Resources: []mirror.ResourceDiff{{
 			ResourceRef: deployment.ResourceRef, Change: mirror.ResourceUpdated, Diff: diff}}},
 		Events: []mirror.ResourceEvent{{Resource: crash.ResourceRef, Type: "Warning",
-			Reason: "BackOff", Message: "Back-off restarting failed container " + hostile, Count: 61,
-			LastAt: before(40 * time.Second), Source: "kubelet"},
+			Reason: "BackOff", Message: "Back-off restarting failed container " + hostile,
+			Count: 61, LastAt: before(40 * time.Second), Source: "kubelet"},
 			{Resource: set.ResourceRef, Type: "Normal", Reason: "SuccessfulCreate", Count: 1,
-				Message: "Created pod: checkout-7d9f8b6c5-00003", LastAt: before(50 * time.Minute)}},
+				Message: "Created pod: checkout-7d9f8b6c5-00003",
+				LastAt:  before(50 * time.Minute)}},
 		Logs: map[string][]mirror.LogLine{crash.Name + "/app": lines},
 		Syncs: []mirror.PastSync{{ID: 12, Revisions: []string{commit(6)}, By: "ana@example.com",
 			Phase: "Failed", Message: "one or more objects failed to apply", StartedAt: before(

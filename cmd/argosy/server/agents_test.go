@@ -33,9 +33,8 @@ func front(t *testing.T, s settings.Settings, more func(*Server)) (*httptest.Ser
 		settings: s,
 		log:      slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	v.api = api.New(api.Config{
-		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store, AuditReader: store,
-			Finder:    store,
-			Simulator: store},
+		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
+			AuditReader: store, Finder: store, Simulator: store},
 		Decider: store, Tokens: store, Agents: store,
 		Log: v.log})
 	if more != nil {

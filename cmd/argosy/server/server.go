@@ -170,7 +170,8 @@ func (v *Server) assemble() error {
 	readers, plans := v.store.Readers().Views, v.store.Readers().Plans
 	config := api.Config{
 		Reader: api.Reader{Inventory: readers, History: readers, State: readers,
-			PullReader: readers, AuditReader: readers, Finder: readers, Simulator: reconciler.NewSimulator(plans, readers, readers)},
+			PullReader: readers, AuditReader: readers, Finder: readers,
+			Simulator: reconciler.NewSimulator(plans, readers, readers)},
 		Inspector: v.inspect,
 		Deciding:  v.store.Views, Decider: v.store.Decisions,
 		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
