@@ -75,7 +75,7 @@ func serve(ctx context.Context, database string, treeOf fleet.ApplicationID, nod
 	readers := store.Readers()
 	server := api.New(api.Config{
 		Reader: api.Reader{Inventory: readers.Views, History: readers.Views, State: readers.Views,
-			PullReader: readers.Views, Finder: readers.Views,
+			PullReader: readers.Views, Finder: readers.Views, AuditReader: readers.Views,
 			Simulator: reconciler.NewSimulator(readers.Plans, readers.Views, readers.Views)},
 		Deciding: store.Views, Decider: store.Decisions, Tokens: store.Tokens,
 		Inspector: apitest.NewInspector(map[fleet.ApplicationID]apitest.Resources{
