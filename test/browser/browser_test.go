@@ -118,7 +118,6 @@ func (s *site) open(t *testing.T, token string, width int64) *tab {
 		t.Fatal(err)
 	}
 	ctx, cancel := chromedp.NewContext(browser)
-	ctx, stop := context.WithTimeout(ctx, 3*patience)
 	b := &tab{t: t, ctx: ctx, url: s.url}
 	chromedp.ListenTarget(ctx, b.receive)
 	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as this context
@@ -132,7 +131,6 @@ func (s *site) open(t *testing.T, token string, width int64) *tab {
 		b.run(network.SetCookie("argosy-session", token).WithURL(s.url).WithHTTPOnly(true))
 	}
 	t.Cleanup(func() {
-		stop()
 		cancel()
 		b.mu.Lock()
 		defer b.mu.Unlock()
