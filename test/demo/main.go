@@ -77,6 +77,11 @@ func run(ctx context.Context) error {
 	if err := fleet.StartArgoCDs(ctx); err != nil {
 		return err
 	}
+	for _, p := range fleet.Places {
+		if err := p.ArgoCD.ForwardRedis(ctx); err != nil { // Argosy reads the resources there
+			return err
+		}
+	}
 	if err := show.run(); err != nil {
 		return fmt.Errorf("%w; the logs are in %s until the demo ends", err, dir)
 	}

@@ -64,7 +64,7 @@ spec:
 `
 
 func (s *show) run() error {
-	for _, part := range []func() error{s.everything, s.addition, s.mistake, s.removal, s.joining,
+	for _, part := range []func() error{s.everything, s.inside, s.addition, s.mistake, s.removal, s.joining,
 		s.outage} {
 		if err := part(); err != nil {
 			return err
@@ -92,6 +92,51 @@ func (s *show) everything() error {
 	s.plane.Print(s.ctx, "get", "applications")
 	s.plane.Print(s.ctx, "get", "engines")
 	return err
+}
+
+// looked is the Application whose resources the demo shows.
+const looked = "globex/billing@prod-us"
+
+// inside shows the resources of an Application, and what a container has printed.
+func (s *show) inside() error {
+	headline("why is an Application as it is: its resources, its log, its difference from Git")
+	err := s.eventually("the resources of "+looked, "tree", looked)
+	s.plane.Print(s.ctx, "tree", looked)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"logs", looked}, {"diff", looked}} {
+		if err := s.eventually(args[0]+" of "+looked, args...); err != nil {
+			return err
+		}
+		s.plane.Print(s.ctx, args...)
+	}
+	headline("which version runs where")
+	s.plane.Print(s.ctx, "matrix")
+	return nil
+}
+
+// eventually runs a command until it succeeds: an Argo CD that has just started has no tree yet.
+func (s *show) eventually(what string, args ...string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	for {
+		c := s.plane.Command(ctx, args...)
+		var printed bytes.Buffer
+		c.Stdout, c.Stderr = &printed, &printed
+		err := c.Run()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if s.ctx.Err() != nil {
+				return s.ctx.Err()
+			}
+			return fmt.Errorf("%s: not within %s: %w: %s", what, patience, err, printed.Bytes())
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
 }
 
 func (s *show) addition() error {
@@ -221,17 +266,31 @@ func (s *show) commit(message, path, content string) error {
 func (s *show) invite() {
 	headline("look around; Ctrl-C ends everything")
 	fmt.Printf(`
-  export ARGOSY_SERVER=%s ARGOSY_TOKEN=%s
+  export ARGOSY_SERVER=%[1]s ARGOSY_TOKEN=%[2]s
   bin/argosy get applications --engine eu-1
-  bin/argosy describe application globex/billing@prod-us
   bin/argosy describe agent acme/factory-berlin
   bin/argosy get applications --watch
 
-  the page         %s/    (sign in with the token)
-  the config repo  git clone %s
-  Kubernetes       kubectl --kubeconfig %s get applications -A
-                   kubectl --kubeconfig %s get applications -A
-  settings         %s
+why is it so:
+  bin/argosy tree %[7]s    resources down to the Pods
+  bin/argosy diff %[7]s    what a sync would change; exit code 1 with a difference
+  bin/argosy logs %[7]s -f
+  bin/argosy events %[7]s
 
-`, s.plane.URL, s.plane.Token, s.plane.URL, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config)
+what runs where:
+  bin/argosy search billing    a name, a commit, an image
+  bin/argosy matrix            which version each environment runs
+
+the same in a browser, with the token:
+  Services          %[1]s/services
+  Tree, diff, logs  %[1]s/tenants/globex/applications/billing/prod-us
+  Search            press /
+
+  the page         %[1]s/
+  the config repo  git clone %[3]s
+  Kubernetes       kubectl --kubeconfig %[4]s get applications -A
+                   kubectl --kubeconfig %[5]s get applications -A
+  settings         %[6]s
+
+`, s.plane.URL, s.plane.Token, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config, looked)
 }

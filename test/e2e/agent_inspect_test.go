@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,27 +17,17 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
 )
 
 // redisPod gives an Argo CD whose processes are no Pods a Pod of Redis, to which the API server
 // forwards, with its password.
 func redisPod(t *testing.T, p *example.Place) {
 	t.Helper()
-	openInternal(t, p)
-	_, redis, _ := p.ArgoCD.Internal()
-	labels := map[string]string{"app.kubernetes.io/name": "argocd-redis"}
+	check(t, p.ArgoCD.ForwardRedis(t.Context()))
 	deployments := p.Cluster.Client().AppsV1().Deployments(p.ArgoCD.Namespace)
-	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "argocd-redis"},
-		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
-					"lab.argosy.dev/forward-6379": redis}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "redis",
-					Image: "redis"}}}}}}, metav1.CreateOptions{})
-	check(t, err)
 	t.Cleanup(func() {
-		if err := deployments.Delete(context.WithoutCancel(t.Context()), "argocd-redis",
+		if err := deployments.Delete(context.WithoutCancel(t.Context()), stack.RedisName,
 			metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}

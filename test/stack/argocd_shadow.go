@@ -8,6 +8,11 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // RepoServer is a repo-server with a Redis of its own, beside an Argo CD.
@@ -73,4 +78,33 @@ func (r *RepoServer) Stop() error { return r.of.Stop() }
 func (a *ArgoCD) Internal() (repoServer, redis, password string) {
 	at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 	return at(a.ports.repo), at(a.ports.redis), a.password
+}
+
+// RedisName is the name of the Secret and of the Deployment that ForwardRedis creates.
+const RedisName = "argocd-redis"
+
+// ForwardRedis creates what an Argo CD in Pods has for its Redis: the Secret with the password, and
+// a Pod to which the API server forwards. The Pod leads to the running process.
+func (a *ArgoCD) ForwardRedis(ctx context.Context) error {
+	client := a.options.Cluster.Client()
+	_, redis, password := a.Internal()
+	_, err := client.CoreV1().Secrets(a.Namespace).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: RedisName},
+		StringData: map[string]string{"auth": password}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Secret %s: %w", RedisName, err)
+	}
+	labels := map[string]string{"app.kubernetes.io/name": RedisName}
+	_, err = client.AppsV1().Deployments(a.Namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: RedisName},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
+					"lab.argosy.dev/forward-6379": redis}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "redis",
+					Image: "redis"}}}}}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Deployment %s: %w", RedisName, err)
+	}
+	return nil
 }
