@@ -9,7 +9,8 @@
 #
 # It needs Go, git and make's usual company. PostgreSQL is taken from the
 # machine, else from npm, else from apt when run by root; Prometheus from the
-# machine, else from apt.
+# machine, else from apt; Chromium from the machine, else from apt when run by
+# root, and what checks accessibility with it from npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # In the order of need: unit tests start with PostgreSQL and an API server.
@@ -286,8 +287,9 @@ find_chromium() {
 }
 
 apt_chromium() {
-	apt-get update
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+	local install=(apt-get install -y --no-install-recommends chromium fonts-dejavu-core)
+	export DEBIAN_FRONTEND=noninteractive
+	"${install[@]}" || { apt-get update && "${install[@]}"; }
 }
 
 npm_axe() {
