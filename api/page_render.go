@@ -38,7 +38,8 @@ var kindsOf = map[string]string{
 	"application": "", "failure": "", "signin": "",
 }
 
-var pages = parsePages("signin", "signedin", "sessions", "tenants", "overview", "applications", "tenant", "engine",
+var pages = parsePages("signin", "signedin", "sessions", "tenants",
+	"overview", "applications", "tenant", "engine",
 	"environment",
 	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
 	"freezes", "pulls", "pull", "differences", "failure", "list", "deployment", "revision",

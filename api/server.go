@@ -42,7 +42,7 @@ type Config struct {
 	Decider  Decider
 	Tokens   Tokens
 	Sessions Sessions // nil: only tokens are accepted
-	SignIn   SignIn   // nil: nobody signs in; needs Sessions and Hub
+	SignIn   SignIn   // nil: only tokens are accepted; needs Sessions and Hub
 	Limits   SessionLimits
 	// Lines returns the line of a field in a blob of the config repo, 0 if unknown; may be nil
 	Lines  func(ctx context.Context, blob, field string) int

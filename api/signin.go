@@ -370,9 +370,9 @@ func parseAttempt(value string) (a view.Attempt, ok bool) {
 	return a, a.State != "" && a.Nonce != "" && a.Verifier != "" && a.Provider != ""
 }
 
-// signinCallback is where the provider sends the browser back to. It answers with a page of our own,
-// whose request for the next page is the first one from this site: the browser sends the session's
-// strict cookie with that one.
+// signinCallback is where the provider sends the browser back to. It answers with a page of our
+// own, whose request for the next page is the first one from this site: with that one, the browser
+// sends the session's strict cookie.
 func (s *website) signinCallback(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, attemptCookie(r, "", -1))
 	attempt, ok := attemptOf(r, s.now())

@@ -68,7 +68,8 @@ func newPortal(t *testing.T) *portal {
 		Clients: []stack.DexClient{{ID: "argosy", Secret: "s3cret",
 			Redirects: []string{p.url + "/signin/corp/callback"}}},
 		People: []stack.DexPerson{
-			{ID: "1", Name: "alice", Email: "alice@example.com", Password: "a", Groups: []string{"acme"}},
+			{ID: "1", Name: "alice", Email: "alice@example.com", Password: "a",
+				Groups: []string{"acme"}},
 			{ID: "2", Name: "bob", Email: "bob@example.com", Password: "b",
 				Groups: []string{"acme", "globex"}},
 			{ID: "3", Name: "eve", Email: "eve@example.com", Password: "e",
@@ -99,7 +100,8 @@ func (p *portal) grant(ctx context.Context) {
 		Author: "Ana", Subject: "first", CommittedAt: time.Now()}}
 	for _, name := range []string{"acme", "globex"} {
 		record.Declarations = append(record.Declarations, fleet.Declaration{
-			Key: fleet.Key{Kind: fleet.KindTenant, Name: name}, Path: "fleet/tenants/" + name + ".yaml",
+			Key:    fleet.Key{Kind: fleet.KindTenant, Name: name},
+			Path:   "fleet/tenants/" + name + ".yaml",
 			Tenant: &fleet.TenantSpec{Members: []string{"group:" + name}}})
 	}
 	lease, ok, err := p.store.Leases.Acquire(ctx, "reconciler", "test", time.Hour)
@@ -289,10 +291,11 @@ func TestAPersonOfSeveralTenantsChoosesOne(t *testing.T) {
 	p.want(p.get("/applications", p.session(eve)), http.StatusForbidden, "have no role")
 
 	// while the issuer is down, sessions go on, and the page names the next step
+	late := p.browser()
+	back := p.begin(late, "alice@example.com", "a", "/")
 	p.dex.End()
 	p.want(p.get("/tenants/globex", secret), http.StatusOK)
-	p.want(p.visit(p.browser(), p.url+"/signin/corp"), http.StatusServiceUnavailable,
-		"does not answer", "use a token")
+	p.want(p.visit(late, back), http.StatusServiceUnavailable, "does not answer", "use a token")
 }
 
 // Every route that changes something refuses a person without a role.
@@ -348,6 +351,7 @@ func TestACommandLineSignsIn(t *testing.T) {
 		a = poll()
 	}
 	p.want(a, http.StatusOK)
+	p.want(poll(), http.StatusForbidden, "used already")
 	made := decode[wire.SignedIn](t, a)
 	p.want(p.get("/sessions", made.Plaintext), http.StatusOK, `"kind":"cli"`, made.Session.ID)
 	p.want(p.do(http.MethodDelete, wire.Base+"/sessions/"+made.Session.ID, made.Plaintext, ""),

@@ -298,7 +298,7 @@ type Sessions interface {
 	// ClaimRefresh returns the issuer's token of a session whose groups are due to be asked for; ok
 	// is false if they are not, or are being asked for.
 	ClaimRefresh(ctx context.Context, plaintext string) (refresh []byte, ok bool, err error)
-	// Refreshed stores what the issuer says of the session's person now.
+	// Refreshed stores what the issuer reports of the session's person now.
 	Refreshed(ctx context.Context, plaintext string, person access.Person, refresh []byte,
 		next time.Time) error
 	// Facts are the files in effect that may name the person.

@@ -132,9 +132,11 @@ func deviceToken(text []byte, now time.Time) (*oauth2.Token, error) {
 		return nil, view.ErrSlowDown
 	case a.Error != "" || a.Access == "":
 		return nil, &view.SignInRefused{
-			Why:  "the identity provider refused this sign-in: " + short(first(a.Error, "no token")),
+			Why: "the identity provider refused this sign-in: " +
+				short(first(a.Error, "no token")),
 			Next: "run `argosy login` again, and confirm the code before it expires"}
 	}
-	token := &oauth2.Token{AccessToken: a.Access, RefreshToken: a.Refresh, Expiry: now.Add(time.Hour)}
+	token := &oauth2.Token{AccessToken: a.Access, RefreshToken: a.Refresh,
+		Expiry: now.Add(time.Hour)}
 	return token.WithExtra(map[string]any{"id_token": a.ID}), nil
 }

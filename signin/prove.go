@@ -168,8 +168,8 @@ func (p *provider) person(all claims) (access.Person, error) {
 // maxName is the longest username, in characters.
 const maxName = 100
 
-// checkName accepts usernames that nobody can mistake for another one: no space, no invisible or
-// bidirectional character, no letter that looks like an ASCII one.
+// checkName accepts usernames that cannot be mistaken for another one: no space, no invisible or
+// bidirectional character, no letter that resembles an ASCII one.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -186,8 +186,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// groups reads the claim of groups: a list of texts, or one text. Groups that no entry of a file can
-// name are left out.
+// groups reads the claim of groups: a list of texts, or one text. It omits groups that no entry of
+// a file can name.
 func (p *provider) groups(claim json.RawMessage) ([]string, error) {
 	var list []string
 	if len(claim) > 0 && json.Unmarshal(claim, &list) != nil {

@@ -156,8 +156,9 @@ func (p *provider) within(ctx context.Context) context.Context {
 func (p *provider) discover(ctx context.Context, now time.Time) (*found, error) {
 	if p.Kind == GitHub {
 		return &found{endpoint: oauth2.Endpoint{AuthURL: p.URL + "/login/oauth/authorize",
-			TokenURL: p.URL + "/login/oauth/access_token", DeviceAuthURL: p.URL + "/login/device/code",
-			AuthStyle: oauth2.AuthStyleInParams}}, nil
+			TokenURL:      p.URL + "/login/oauth/access_token",
+			DeviceAuthURL: p.URL + "/login/device/code",
+			AuthStyle:     oauth2.AuthStyleInParams}}, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,8 +190,8 @@ func (p *provider) oauth(f *found, redirect string) (*oauth2.Config, error) {
 	return c, nil
 }
 
-// Begin begins a sign-in in a browser, and returns the URL of the provider's page. redirect is where
-// the provider sends the person back to.
+// Begin begins a sign-in in a browser, and returns the URL of the provider's page. redirect is
+// where the provider sends the person back to.
 func (p *Providers) Begin(ctx context.Context, name, redirect string) (view.Attempt, string,
 	error) {
 	one, err := p.named(name)

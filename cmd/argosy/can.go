@@ -138,7 +138,7 @@ func accessFiles(repo string) (facts access.Facts, files map[string][]byte, err 
 	for _, p := range paths {
 		content, err := os.ReadFile(p)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // without access.yaml, nobody has a role of the platform
+			continue // without access.yaml, no person has a role of the platform
 		}
 		if err != nil {
 			return facts, nil, err

@@ -163,7 +163,7 @@ func awaitSession(ctx context.Context, c *client.Client, issuer string,
 		case <-timer.C:
 		}
 		if time.Now().After(code.ExpiresAt) {
-			return "", errors.New("nobody confirmed the code before it expired; run `argosy login` " +
+			return "", errors.New("the code expired before it was confirmed; run `argosy login` " +
 				"again")
 		}
 		answer, err := c.FinishSignIn(ctx, issuer, code.Code)

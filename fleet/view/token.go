@@ -80,9 +80,9 @@ func (t Token) Person() string {
 // StopperOf begins the names of people who stop writes within the scope of a tenant.
 func StopperOf(t fleet.TenantName) string { return "tenant:" + string(t) + " (" }
 
-// Stopper names the holder in the record of an emergency stop. That of a person within the scope of
-// a tenant names the tenant, as the subject of a token does: the tenant's people may end the stop,
-// but none that the platform set.
+// Stopper names the holder in the record of an emergency stop. The name of a person within the
+// scope of a tenant includes the tenant, as the subject of a token does: the tenant's people may
+// end the stop, but none that the platform set.
 func (t Token) Stopper() string {
 	if t.SignedIn == nil || t.Tenant == "" {
 		return t.Subject()
@@ -91,8 +91,8 @@ func (t Token) Stopper() string {
 }
 
 // Subject names the holder in records: a person as access.Person.Actor does, a machine by its
-// token, "token:<name>" of the platform, "token:<tenant>/<name>" of a tenant. A name contains no slash, so
-// a tenant's token cannot be mistaken for one of the platform.
+// token, "token:<name>" of the platform, "token:<tenant>/<name>" of a tenant. A name contains no
+// slash, so a tenant's token cannot be mistaken for one of the platform.
 func (t Token) Subject() string {
 	if t.SignedIn != nil {
 		return t.SignedIn.Person.Actor()

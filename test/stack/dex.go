@@ -46,8 +46,8 @@ type DexPerson struct {
 	Groups                    []string
 }
 
-// StartDex starts a Dex and returns when it answers its discovery. Nobody approves a client: a
-// sign-in is an approval.
+// StartDex starts a Dex and returns when it answers its discovery. A sign-in
+// approves its client.
 func StartDex(ctx context.Context, o DexOptions) (_ *Dex, err error) {
 	d := &Dex{options: o}
 	if d.folder, err = openFolder(o.Dir, "dex"); err != nil {
@@ -186,7 +186,8 @@ func (d *Dex) SignIn(ctx context.Context, from, email, password string) (string,
 		if err != nil {
 			return "", err
 		}
-		if strings.Contains(page, "Invalid") || form != nil && strings.Contains(page, `name="login"`) {
+		if strings.Contains(page, "Invalid") ||
+			form != nil && strings.Contains(page, `name="login"`) {
 			return "", errors.New("dex refuses the password")
 		}
 		form = url.Values{"login": {email}, "password": {password}}
@@ -198,7 +199,8 @@ func (d *Dex) SignIn(ctx context.Context, from, email, password string) (string,
 	return "", fmt.Errorf("dex: %d pages, and no end, at %s", maxHops, at)
 }
 
-// step requests one page, by POST if there is a form. It returns where it redirects to, or the page.
+// step requests one page, by POST if there is a form. It returns where it redirects to, or the
+// page.
 func step(ctx context.Context, client *http.Client, at string, form url.Values) (next, page string,
 	err error) {
 	method, body := http.MethodGet, ""
