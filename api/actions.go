@@ -46,8 +46,8 @@ var actionSummaries = map[mirror.ActionKind]string{
 func (s *Server) registerActions() {
 	for _, kind := range mirror.ActionKinds {
 		act := operation(http.MethodPost, applicationPath+"/"+string(kind),
-			string(kind)+"-application", actionSummaries[kind]+". The engine's worker or agent does "+
-				"it, and its operation shows the result", "actions",
+			string(kind)+"-application", actionSummaries[kind]+". The engine's worker carries it "+
+				"out, and its operation shows the result", "actions",
 			[]guard{s.may(access.Verb(kind), access.Application)})
 		act.DefaultStatus = http.StatusAccepted
 		huma.Register(s.api, act, func(ctx context.Context, in *actIn) (
@@ -74,8 +74,8 @@ func (s *Server) registerActions() {
 			if all == nil {
 				all = []mirror.Action{}
 			}
-			return &body[wire.List[mirror.Action]]{wire.List[mirror.Action]{Items: all, Next: next}},
-				nil
+			out := wire.List[mirror.Action]{Items: all, Next: next}
+			return &body[wire.List[mirror.Action]]{out}, nil
 		})
 }
 
@@ -169,7 +169,8 @@ func (s *Server) preview(ctx context.Context, kind mirror.ActionKind, in *previe
 		return nil, s.answer(ctx, subjectf("application %s", id), err)
 	}
 	p := wire.ActionPreview{Action: kind, Application: id.String(), Engine: app.Engine,
-		Target: app.TargetRevision, Synced: app.SyncedRevision, Resources: []wire.PreviewedResource{}}
+		Target: app.TargetRevision, Synced: app.SyncedRevision,
+		Resources: []wire.PreviewedResource{}}
 	may := caller.May(access.Verb(kind), access.Application, id.Tenant)
 	if !may.Allowed {
 		refusal = forbidden(caller, "", may)
@@ -221,7 +222,7 @@ func (s *Server) previewSync(ctx context.Context, in *previewIn, p *wire.ActionP
 }
 
 func (s *Server) previewRestart(ctx context.Context, in *previewIn, p *wire.ActionPreview) {
-	p.Does = "the workloads replace their Pods, a few at a time as their own strategies say"
+	p.Does = "the workloads replace their Pods, a few at a time, by their own strategies"
 	tree, err := inspectAs(ctx, s, callerOf(ctx), in.id(), s.inspect.tree)
 	if err != nil {
 		p.Note = "the Pods that would be replaced are unknown: " + reasonOf(err)

@@ -20,7 +20,8 @@ func actionSite(t *testing.T, with func(*apitest.Mirror)) *site {
 	m := content()
 	m.Applications = []view.Application{
 		{Tenant: "acme", Deployment: "web", Environment: "prod", Name: "acme-web-prod",
-			Engine: "eu-1", TargetRevision: "v2", SyncedRevision: "4f1c", OperationPhase: "Running"},
+			Engine: "eu-1", TargetRevision: "v2", SyncedRevision: "4f1c",
+			OperationPhase: "Running"},
 		{Tenant: "globex", Deployment: "web", Environment: "prod", Name: "globex-web-prod",
 			Engine: "eu-1"}}
 	m.Stops = nil

@@ -48,8 +48,8 @@ func refreshCommand(a *app) *cobra.Command {
 	var f actionFlags
 	cmd := &cobra.Command{
 		Use: "refresh " + anApplication, Short: "Compare an Application with its sources now",
-		Long: "Argo CD compares every Application every few minutes, and after each push that it\n" +
-			"hears of. With --hard it also renders the manifests again, without its cache: for\n" +
+		Long: "Argo CD compares every Application every few minutes, and after each push to\n" +
+			"its sources. With --hard it also renders the manifests again, without its cache: for\n" +
 			"a chart or a base that has changed under the same version.",
 		Example: "  argosy refresh acme/checkout@prod-eu\n" +
 			"  argosy refresh acme/checkout@prod-eu --hard --wait",
@@ -192,7 +192,7 @@ func (a *app) showPreview(p wire.ActionPreview, only []mirror.ActionResource) {
 
 var errNotConfirmed = errors.New("nothing was done")
 
-// confirm asks a person, and refuses where nobody can be asked.
+// confirm asks a person, and refuses without a terminal.
 func (a *app) confirm(question string) error {
 	if !isTerminal(a.in) {
 		return fmt.Errorf("%w: this is not a terminal; confirm with --yes", errNotConfirmed)
