@@ -105,6 +105,8 @@ func TestAgentSeesItsEngineOnly(t *testing.T) {
 				Environment: row.Environment, SyncRun: "run", Revision: "v1"})
 		}
 	})
+	exec(t, k.url, `INSERT INTO actions (id, request, kind, engine, name, tenant, tenant_uid, environment, deployment, options, by)
+		SELECT engine, engine, 'Refresh', engine, name, tenant, tenant_uid, environment, deployment, '{}', 'ann' FROM syncs`)
 	conn := connect(t, k.url)
 	defer conn.Close(t.Context())
 	count := func(t *testing.T, table string, settings ...string) (seen, others int) {

@@ -99,7 +99,6 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				f()
 			}
 			for what, want := range map[string]int{
-				`SELECT count(*) FROM audit WHERE action = 'record'`:       n,
 				`SELECT count(*) FROM operations WHERE kind = 'Reconcile'`: n,
 				`SELECT count(*) FROM revisions`:                           n,
 				`SELECT count(*) FROM deletions`:                           n,
@@ -111,6 +110,8 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				`SELECT count(*) FROM audit WHERE action = 'approve'`:      approvals,
 				`SELECT count(*) FROM tenants`:                             1,
 
+				`SELECT count(*) FROM audit WHERE action = 'record' AND tenant = ''`:                                    n,
+				`SELECT count(*) FROM audit WHERE action = 'record' AND tenant = 'acme'`:                                n,
 				`SELECT count(*) FROM (SELECT FROM events WHERE kind = 'revision' GROUP BY name HAVING count(*) > 1) e`: 0,
 			} {
 				if got := one[int](t, url, what); got != want {

@@ -553,7 +553,7 @@ func scanNotification(row pgx.CollectableRow) (n mirror.Notification, err error)
 func (s *Views) Notifications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Notification, string, error) {
 	f := filter{}
-	f.equal("n.tenant", string(by.Tenant))
+	f.tenants("n.tenant", scope, by.Tenant)
 	f.equal("n.state", string(by.State))
 	f.equal("n.channel", by.Name)
 	return list(ctx, s.database, scope, listing[mirror.Notification]{

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -118,6 +119,13 @@ func TestNothingIsReadableWithoutAPolicy(t *testing.T) {
 	}
 }
 
+const (
+	actionOfEveryTenant = `INSERT INTO actions (id, request, kind, engine, name, tenant, tenant_uid, environment, deployment, options, by)
+		SELECT t.tenant, '', 'Refresh', 'eu-1', 'a', t.tenant, t.uid, 'prod', 'web', '{}', 'ann' FROM tenants t`
+	notificationOfEveryTenant = `INSERT INTO notifications (id, tenant, tenant_uid, channel, state, body, at, due)
+		SELECT t.tenant, t.tenant, t.uid, 'chat', 'Pending', '{}', now(), now() FROM tenants t`
+)
+
 func TestReaderSeesItsTenantOnly(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -142,6 +150,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		SELECT t.tenant, t.tenant, 'web', t.uid, 'Running', '{}', now() FROM tenants t`)
 	exec(t, url, `INSERT INTO running (engine, name, kind, value, short, tag, tenant)
 		SELECT 'eu-1', t.tenant, 'commit', 'a', '', '', t.tenant FROM tenants t`)
+	exec(t, url, actionOfEveryTenant)
+	exec(t, url, notificationOfEveryTenant)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
@@ -244,6 +254,12 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 	_, _, err := s.Tokens.CreateToken(t.Context(), view.Token{Name: "ci", Tenant: "acme",
 		Role: view.RoleRead})
 	check(t, err)
+	for _, tenant := range []string{"acme", "globex"} {
+		must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: tenant},
+			true))(t)
+	}
+	exec(t, url, actionOfEveryTenant)
+	exec(t, url, notificationOfEveryTenant)
 	acme := view.Scope{Tenant: "acme"}
 	read := func(t *testing.T, by view.Filter) string {
 		t.Helper()
@@ -282,6 +298,27 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 		add(k, len(k), err)
 		l, _, err := s.Views.Sets(ctx, acme, by, page)
 		add(l, len(l), err)
+		m, _, err := s.Views.Actions(ctx, acme, by, page)
+		add(m, len(m), err)
+		n, _, err := s.Views.Notifications(ctx, acme, by, page)
+		add(n, len(n), err)
+		o, _, err := s.Views.Audit(ctx, acme, by, page)
+		add(o, len(o), err)
+		p, err := s.Views.Matrix(ctx, acme, by, page)
+		check(t, err)
+		rows, err := json.Marshal(p.Rows)
+		add(string(rows), len(p.Rows), err)
+		q, err := s.Views.StateCounts(ctx, acme, by)
+		add(q, len(q), err)
+		by.Revision = revision(1)
+		r, _, err := s.Views.Changes(ctx, acme, by, page)
+		add(r, len(r), err)
+		if by.Tenant == "" {
+			for _, query := range []string{"acme", "globex", "cart", "v1"} {
+				found, err := s.Views.Search(ctx, acme, query, 50)
+				add(found.Hits, len(found.Hits), err)
+			}
+		}
 		return strings.Join(all, "\n")
 	}
 	both := read(t, view.Filter{})
