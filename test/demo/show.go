@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ type show struct {
 	plane  *example.Plane
 	fleet  *example.Fleet
 	binary string
+	pod    string         // Pod/NAME of the Application that it looks into
 	agent  *stack.Process // on the cluster behind the firewall, once it has joined
 }
 
@@ -97,16 +99,20 @@ func (s *show) everything() error {
 // looked is the Application whose resources the demo shows.
 const looked = "globex/billing@prod-us"
 
-// inside shows the resources of an Application, and what a container has printed.
+// inside shows the resources of an Application, what a container has printed, and what differs from
+// Git.
 func (s *show) inside() error {
 	headline("why is an Application as it is: its resources, its log, its difference from Git")
-	err := s.eventually("the resources of "+looked, "tree", looked)
-	s.plane.Print(s.ctx, "tree", looked)
+	tree, err := s.eventually("tree", looked, "-o", "json")
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"logs", looked}, {"diff", looked}} {
-		if err := s.eventually(args[0]+" of "+looked, args...); err != nil {
+	if s.pod, err = firstPod(tree); err != nil {
+		return err
+	}
+	s.plane.Print(s.ctx, "tree", looked)
+	for _, args := range [][]string{{"logs", looked, "--resource", s.pod}, {"diff", looked}} {
+		if _, err := s.eventually(args...); err != nil {
 			return err
 		}
 		s.plane.Print(s.ctx, args...)
@@ -116,24 +122,38 @@ func (s *show) inside() error {
 	return nil
 }
 
+// firstPod returns the first Pod of a tree in JSON, as Pod/NAME.
+func firstPod(tree []byte) (string, error) {
+	var t view.Tree
+	if err := json.Unmarshal(tree, &t); err != nil {
+		return "", fmt.Errorf("argosy tree -o json: %w", err)
+	}
+	i := slices.IndexFunc(t.Nodes, func(n view.TreeNode) bool { return n.Kind == "Pod" })
+	if i < 0 {
+		return "", fmt.Errorf("%s has no Pod", looked)
+	}
+	return "Pod/" + t.Nodes[i].Name, nil
+}
+
 // eventually runs a command until it succeeds: an Argo CD that has just started has no tree yet.
-func (s *show) eventually(what string, args ...string) error {
+func (s *show) eventually(args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	for {
 		c := s.plane.Command(ctx, args...)
-		var printed bytes.Buffer
-		c.Stdout, c.Stderr = &printed, &printed
-		err := c.Run()
+		var failure bytes.Buffer
+		c.Stderr = &failure
+		out, err := c.Output()
 		if err == nil {
-			return nil
+			return out, nil
 		}
 		select {
 		case <-ctx.Done():
 			if s.ctx.Err() != nil {
-				return s.ctx.Err()
+				return nil, s.ctx.Err()
 			}
-			return fmt.Errorf("%s: not within %s: %w: %s", what, patience, err, printed.Bytes())
+			return nil, fmt.Errorf("argosy %s: not within %s: %w: %s", args[0], patience, err,
+				failure.Bytes())
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
@@ -274,7 +294,7 @@ func (s *show) invite() {
 why is it so:
   bin/argosy tree %[7]s    resources down to the Pods
   bin/argosy diff %[7]s    what a sync would change; exit code 1 with a difference
-  bin/argosy logs %[7]s -f
+  bin/argosy logs %[7]s -f --resource %[8]s
   bin/argosy events %[7]s
 
 what runs where:
@@ -292,5 +312,5 @@ the same in a browser, with the token:
                    kubectl --kubeconfig %[5]s get applications -A
   settings         %[6]s
 
-`, s.plane.URL, s.plane.Token, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config, looked)
+`, s.plane.URL, s.plane.Token, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config, looked, s.pod)
 }
