@@ -76,6 +76,15 @@ func TestTheTreeFoldsByMouseAndKeys(t *testing.T) {
 		if got := b.eval(nodes); got != "9" {
 			t.Fatalf("the tree has %s nodes", got)
 		}
+		if got := b.eval(`[...document.querySelectorAll(".picture g.node text.sub")]
+			.map((t) => t.textContent).join()`); !strings.Contains(got, "Pod · 1/1 ready") ||
+			!strings.Contains(got, "CrashLoopBackOff") || strings.Contains(got, "Running") {
+			t.Errorf("the nodes show %s", got)
+		}
+		if got := b.eval(`[...document.querySelectorAll("ul.tree .state.bad")]
+			.map((s) => s.textContent).join()`); got != "Degraded,Degraded,CrashLoopBackOff" {
+			t.Errorf("the list marks as bad: %s", got)
+		}
 		b.run(chromedp.Evaluate(`document.querySelector(".picture g.node").focus()`, nil))
 		b.press(kb.ArrowLeft)
 		b.until(nodes + " === 1")

@@ -172,10 +172,10 @@ func seededResources(many int) *apitest.Inspector {
 	deployment.Sync, deployment.Message = mirror.SyncOutOfSync, "exceeded its progress deadline"
 	set := mirror.TreeNode{ResourceRef: mirror.ResourceRef{Group: "apps", Kind: "ReplicaSet",
 		Namespace: "shop", Name: "checkout-7d9f8b6c5", UID: "rs"}, Parent: 3, Depth: 1,
-		Health: mirror.HealthProgressing, Revision: "Rev:12", CreatedAt: before(time.Hour)}
+		Health: mirror.HealthProgressing, Revision: "12", CreatedAt: before(time.Hour)}
 	crash := pod(1, mirror.HealthDegraded, "CrashLoopBackOff", 14)
 	crash.Message = "back-off 5m0s restarting failed container " + hostile
-	good := pod(2, mirror.HealthHealthy, "", 0)
+	good := pod(2, mirror.HealthHealthy, "Running", 0)
 	good.Ready = "1/1"
 	diff := "--- live\n+++ desired\n@@ -12,7 +12,7 @@\n     spec:\n       containers:\n       - name: app\n" +
 		"-        image: checkout:1.8.4\n+        image: checkout:1.9.0\n         ports:\n         - containerPort: 8080\n" +

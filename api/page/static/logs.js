@@ -17,7 +17,7 @@
   function tell(on, text) { state.dataset.state = on ? "on" : "off"; state.textContent = text; }
   function counts() {
     const found = wanted ? lines.querySelectorAll(".hit").length + " found, " : "";
-    count.textContent = found + lines.childElementCount + " lines" + (dropped ? ", older ones dropped" : "") + (held.length ? ", " + held.length + " new" : "");
+    count.textContent = found + lines.childElementCount + (lines.childElementCount === 1 ? " line" : " lines") + (dropped ? ", older ones dropped" : "") + (held.length ? ", " + held.length + " new" : "");
   }
   function hit(el) { el.classList.toggle("hit", wanted !== "" && el.textContent.toLowerCase().includes(wanted)); }
   function add(texts, kind) {

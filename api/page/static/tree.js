@@ -55,7 +55,7 @@
     return (capitals.length > 1 ? capitals : kind.slice(0, 3)).slice(0, 4).toUpperCase();
   }
   function mark(parent, tone) {
-    const x = W - 20, y = H / 2;
+    const x = W - 16, y = 15; // beside the name, which is cut before it
     if (tone === "good") { make("circle", {class: "mark good", cx: x, cy: y, r: 5.5}, parent); }
     else if (tone === "busy") { make("rect", {class: "mark busy", x: x - 4.5, y: y - 4.5, width: 9, height: 9, transform: `rotate(45 ${x} ${y})`}, parent); }
     else if (tone === "bad") { make("path", {class: "mark bad", d: `M${x} ${y - 6.5}l7 12h-14z`}, parent); }
@@ -90,10 +90,12 @@
   }
   function box(svg, n, [x, y], total) {
     const node = n.data.node, words = [node.kind, node.line, age(node.at)].filter(Boolean).join(" · ");
-    const shownName = cut(node.name, 18), shownWords = cut(words, 25);
+    const shownName = cut(node.name, 17), shownWords = cut(words, 24);
     const hit = wanted && node.name.toLowerCase().includes(wanted);
     const g = make("g", {class: `node ${node.tone}${hit ? " found" : wanted ? " dim" : ""}`, transform: `translate(${x} ${y})`, role: "treeitem", tabindex: "-1", "data-key": node.key,
-      "aria-level": String(n.depth + 1), "aria-label": [shownName, shownWords, node.health, node.sync, shownName === node.name ? "" : node.name].filter(Boolean).join(" ")}, svg);
+      "aria-level": String(n.depth + 1)}, svg);
+    // the name for assistive technology, and the tooltip with what is cut off
+    make("title", {}, g).textContent = [node.name, words, node.health, node.sync].filter(Boolean).join(", ");
     if (node.more !== undefined) { g.dataset.more = node.more; }
     if (node.href) { g.dataset.href = node.href; }
     make("rect", {class: "box", width: W, height: H, rx: 8}, g);
