@@ -109,8 +109,8 @@ type tab struct {
 	requests []string
 }
 
-// open opens a tab of a width; token "" opens it without a sign-in. The test fails if the console has an
-// error or the content security policy is violated.
+// open opens a tab of a width; token "" opens it without a sign-in. The test fails if the console
+// has an error or the content security policy is violated.
 func (s *site) open(t *testing.T, token string, width int64) *tab {
 	t.Helper()
 	browser, err := chromium()

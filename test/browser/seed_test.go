@@ -59,7 +59,8 @@ func seeded() apitest.Mirror {
 			Reason: "database migration", At: now.Add(-40 * time.Minute)}},
 	}
 	for _, r := range []struct{ subject, author string }{
-		{"checkout: raise replicas in prod", "Ana"}, {"globex: add environment dev-2", "Ben"}, {"remove the old cart", "Ana"}} {
+		{"checkout: raise replicas in prod", "Ana"}, {"globex: add environment dev-2", "Ben"},
+		{"remove the old cart", "Ana"}} {
 		i := len(m.Revisions)
 		revision := head
 		if i > 0 {
@@ -133,8 +134,9 @@ func seedApplication(t fleet.TenantName, d fleet.DeploymentName, e fleet.Environ
 		RepoURL: "https://github.com/" + string(t) + "/" + string(d), TargetRevision: "main",
 		Apply: mirror.ApplyApplied, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
 		SyncedRevision: commit(j*3 + (2-i)/2), Resources: 9,
-		CreatedAt: now.Add(-90 * 24 * time.Hour), ChangedAt: now.Add(-3 * time.Hour), ObservedAt: before(time.Minute),
-		UID: fmt.Sprintf("uid-%s-%s-%s", t, d, e)}
+		CreatedAt: now.Add(-90 * 24 * time.Hour), ChangedAt: now.Add(-3 * time.Hour),
+		ObservedAt: before(time.Minute),
+		UID:        fmt.Sprintf("uid-%s-%s-%s", t, d, e)}
 	switch {
 	case t == "acme" && d == "checkout" && e == "prod":
 		a.Health, a.Sync = mirror.HealthDegraded, mirror.SyncOutOfSync

@@ -19,7 +19,7 @@ type show struct {
 	plane  *example.Plane
 	fleet  *example.Fleet
 	binary string
-	pod    string         // Pod/NAME of the Application that it looks into
+	pod    string         // Pod/NAME of the shown Application
 	agent  *stack.Process // on the cluster behind the firewall, once it has joined
 }
 
@@ -66,8 +66,8 @@ spec:
 `
 
 func (s *show) run() error {
-	for _, part := range []func() error{s.everything, s.inside, s.addition, s.mistake, s.removal, s.joining,
-		s.outage} {
+	for _, part := range []func() error{s.everything, s.inside, s.addition, s.mistake,
+		s.removal, s.joining, s.outage} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -96,22 +96,22 @@ func (s *show) everything() error {
 	return err
 }
 
-// looked is the Application whose resources the demo shows.
-const looked = "globex/billing@prod-us"
+// shown is the Application whose resources the demo shows.
+const shown = "globex/billing@prod-us"
 
 // inside shows the resources of an Application, what a container has printed, and what differs from
 // Git.
 func (s *show) inside() error {
 	headline("why is an Application as it is: its resources, its log, its difference from Git")
-	tree, err := s.eventually("tree", looked, "-o", "json")
+	tree, err := s.eventually("tree", shown, "-o", "json")
 	if err != nil {
 		return err
 	}
 	if s.pod, err = firstPod(tree); err != nil {
 		return err
 	}
-	s.plane.Print(s.ctx, "tree", looked)
-	for _, args := range [][]string{{"logs", looked, "--resource", s.pod}, {"diff", looked}} {
+	s.plane.Print(s.ctx, "tree", shown)
+	for _, args := range [][]string{{"logs", shown, "--resource", s.pod}, {"diff", shown}} {
 		if _, err := s.eventually(args...); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func firstPod(tree []byte) (string, error) {
 	}
 	i := slices.IndexFunc(t.Nodes, func(n view.TreeNode) bool { return n.Kind == "Pod" })
 	if i < 0 {
-		return "", fmt.Errorf("%s has no Pod", looked)
+		return "", fmt.Errorf("%s has no Pod", shown)
 	}
 	return "Pod/" + t.Nodes[i].Name, nil
 }
@@ -312,5 +312,5 @@ the same in a browser, with the token:
                    kubectl --kubeconfig %[5]s get applications -A
   settings         %[6]s
 
-`, s.plane.URL, s.plane.Token, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config, looked, s.pod)
+`, s.plane.URL, s.plane.Token, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config, shown, s.pod)
 }
