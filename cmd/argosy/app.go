@@ -47,7 +47,9 @@ type notAllowed struct{ error }
 const (
 	groupWrite  = "write"
 	groupAsk    = "ask"
+	groupAct    = "act"
 	groupDecide = "decide"
+	groupAccess = "access"
 	groupRun    = "run"
 )
 

@@ -60,7 +60,8 @@ func (a *app) completeKinds(kinds func(resource) bool) cobra.CompletionFunc {
 
 // completeFlag completes the values of a filter flag: its fixed words, or names of its kind.
 func (a *app) completeFlag(cmd *cobra.Command, flag string) {
-	_, words, fixed := strings.Cut(helpOf(cmd.Name(), flag), ": ")
+	_, words, _ := strings.Cut(helpOf(cmd.Name(), flag), ": ")
+	fixed := strings.Contains(words, "|") // otherwise it is running text
 	complete := cobra.FixedCompletions(strings.Split(words, "|"),
 		cobra.ShellCompDirectiveNoFileComp)
 	if !fixed {

@@ -14,8 +14,9 @@ import (
 // quoted is a command in running text; typed is one on a line of its own, as a person would type
 // it.
 var (
-	quoted = regexp.MustCompile("`(?:bin/)?argosy ([a-z][^`]*)`")
-	typed  = regexp.MustCompile(`(?m)^\s*(?:\S*\$ )?(?:bin/)?argosy ([a-z][^\n]*)$`)
+	quoted = regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*(?:bin/)?argosy ([a-z][^`]*)`")
+	typed  = regexp.MustCompile(
+		`(?m)^\s*(?:\S*\$ )?(?:[A-Z_]+=\S+ )*(?:bin/)?argosy ([a-z][^\n]*)$`)
 	fenced = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
 	word   = regexp.MustCompile(`^[a-z][a-z-]*$`)
 )
@@ -37,6 +38,48 @@ func TestEveryDocumentedCommandLineExists(t *testing.T) {
 	}
 	if n < 100 {
 		t.Errorf("%d command lines were found; there are more", n)
+	}
+}
+
+// TestEveryCommandIsExplained walks all commands: each has an example, one at the top has a group
+// in the help, and each is on a page of the docs.
+func TestEveryCommandIsExplained(t *testing.T) {
+	documented := map[string]bool{}
+	top := root(&app{})
+	for path, text := range readByPeople(t) {
+		if filepath.Ext(path) != ".md" {
+			continue
+		}
+		for _, line := range commandLines(path, text) {
+			for cmd, _, err := top.Find(strings.Fields(line)); err == nil && cmd != nil; {
+				documented[cmd.CommandPath()] = true
+				cmd = cmd.Parent()
+			}
+		}
+	}
+	n := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			if c.Hidden {
+				continue
+			}
+			n++
+			if c.Short == "" || !strings.Contains(c.Example, "argosy ") {
+				t.Errorf("%s has no description or no example", c.CommandPath())
+			}
+			if cmd == top && c.GroupID == "" && c.Name() != "version" {
+				t.Errorf("%s is in no group of the help", c.CommandPath())
+			}
+			if !documented[c.CommandPath()] {
+				t.Errorf("%s is on no page of the docs", c.CommandPath())
+			}
+			walk(c)
+		}
+	}
+	walk(top)
+	if n < 50 {
+		t.Errorf("%d commands were found; there are more", n)
 	}
 }
 
@@ -113,6 +156,11 @@ func unknownPart(root *cobra.Command, line string, former bool) string {
 			return cmd.CommandPath() + " has no " + rest[0]
 		}
 		return "" // of whichever is put there
+	}
+	if len(rest) > 0 && cmd.Args != nil && cmd.Args(cmd, nil) == nil {
+		if err := cmd.Args(cmd, rest); err != nil {
+			return err.Error()
+		}
 	}
 	for _, f := range flags {
 		name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")

@@ -79,8 +79,10 @@ func root(a *app) *cobra.Command {
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupWrite, Title: "Write and check declarations (offline):"},
-		&cobra.Group{ID: groupAsk, Title: "Ask the control plane:"},
-		&cobra.Group{ID: groupDecide, Title: "Decide:"},
+		&cobra.Group{ID: groupAsk, Title: "See what runs, and why:"},
+		&cobra.Group{ID: groupAct, Title: "Act on an Application:"},
+		&cobra.Group{ID: groupDecide, Title: "Decide for the fleet:"},
+		&cobra.Group{ID: groupAccess, Title: "Sign in, and give access:"},
 		&cobra.Group{ID: groupRun, Title: "Run the control plane:"},
 	)
 	root.SetCompletionCommandGroupID(groupWrite)
@@ -97,19 +99,16 @@ func root(a *app) *cobra.Command {
 		groupWrite: writing(a),
 		groupAsk: append(inspectCommands(a), getCommand(a), searchCommand(a),
 			matrixCommand(a), describeCommand(a), explainCommand(a), simulateCommand(a),
-			loginCommand(a), logoutCommand(a), contextCommand(a), openCommand(a),
-			tokenCommand(a),
-			sessionCommand(a), canCommand(a), agentCommand(a),
-			auditCommand(a)),
+			openCommand(a), auditCommand(a), notifyCommand(a)),
+		groupAct: {refreshCommand(a), syncCommand(a), terminateCommand(a)},
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),
 			evacuateCommand(a), forgetCommand(a), resolveUnprovenCommand(a), pauseDrainCommand(a),
 			resumeDrainCommand(a), acceptRebalanceCommand(a), rejectRebalanceCommand(a),
 			pauseRebalanceCommand(a), resumeRebalanceCommand(a), rolloutsCommand(a),
-			notifyCommand(a),
-			ringsCommand(a), poolsCommand(a),
-			stopCommand(a), resumeCommand(a), syncCommand(a), refreshCommand(a),
-			terminateCommand(a)},
+			ringsCommand(a), poolsCommand(a), stopCommand(a), resumeCommand(a)},
+		groupAccess: {loginCommand(a), logoutCommand(a), contextCommand(a), sessionCommand(a),
+			canCommand(a), tokenCommand(a), agentCommand(a)},
 		groupRun: running(a),
 	} {
 		for _, c := range commands {

@@ -21,6 +21,8 @@ func notifyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "notify", Short: "Test the channels of notifications",
 		Example: "  argosy notify test payments --tenant acme\n  argosy get notifications",
+		Args:    exactly(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(notifyTestCommand(a))
 	return cmd
@@ -40,6 +42,7 @@ func notifyTestCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "tenant of the channel")
 	cmd.Flags().DurationVar(&wait, "timeout", time.Minute, "how long to wait for the answer")
+	a.completeFlag(cmd, "tenant")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {

@@ -25,7 +25,8 @@ func searchCommand(a *app) *cobra.Command {
 			"  argosy search acme/checkout@prod\n" +
 			"  argosy search 4f1c9e2a\n" +
 			"  argosy search checkout:v1.4.2 -o json",
-		Args: cobra.MinimumNArgs(1),
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	out := addFormat(cmd, "table", "json", "yaml", "name")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number, up to "+strconv.Itoa(view.MaxHits))
