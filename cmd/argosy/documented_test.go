@@ -123,6 +123,7 @@ func commandLines(path, text string) (lines []string) {
 	}
 	for _, m := range found {
 		line, _, _ := strings.Cut(m[1], " #")
+		line, _, _ = strings.Cut(line, "  ") // an explanation in the next column
 		line, _, _ = strings.Cut(line, "|")
 		line, _, _ = strings.Cut(line, ">")
 		line, _, _ = strings.Cut(line, "\\")
@@ -157,7 +158,7 @@ func unknownPart(root *cobra.Command, line string, former bool) string {
 		}
 		return "" // of whichever is put there
 	}
-	if len(rest) > 0 && cmd.Args != nil && cmd.Args(cmd, nil) == nil {
+	if len(rest) > 0 && word.MatchString(rest[0]) && cmd.Args != nil && cmd.Args(cmd, nil) == nil {
 		if err := cmd.Args(cmd, rest); err != nil {
 			return err.Error()
 		}
