@@ -67,8 +67,9 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 		Rows: r.store, Changes: r.store, Reports: struct {
 			*postgres.Agents
 			*postgres.Work
-		}{h.store.Agents, h.store.Work}}, Secrets: h.secrets, Stops: of,
-		PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
+		}{h.store.Agents, h.store.Work}, Inspections: h.store.Inspections()},
+		Secrets: h.secrets, Stops: of, PublicURL: front.URL, Replica: "hub",
+		Log: quiet()}); err != nil {
 		h.t.Fatal(err)
 	}
 	r.hub.Register(mux)

@@ -135,16 +135,22 @@ func TestAHostileReceiverIsRefusedOrGivenUp(t *testing.T) {
 			<-r.Context().Done()
 		}, func(s *Sender, _ *notify.Delivery) { s.Timeout = 200 * time.Millisecond },
 			"did not answer within 200ms", false},
+		{"an answer that stops", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.ReadAll(r.Body)
+			<-r.Context().Done()
+		}, func(s *Sender, _ *notify.Delivery) { s.Timeout = 300 * time.Millisecond },
+			"did not answer within", false},
 		{"an answer that never ends", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 			for r.Context().Err() == nil {
-				if _, err := io.WriteString(w, "x"); err != nil {
+				if _, err := io.WriteString(w, big); err != nil {
 					return
 				}
-				w.(http.Flusher).Flush()
 			}
-		}, func(s *Sender, _ *notify.Delivery) { s.Timeout = 300 * time.Millisecond },
-			"did not answer within", false},
+		}, nil, "answers 500 Internal Server Error: xxx", false},
 		{"a redirect to the metadata of a cloud", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
 		}, nil, "redirect (302), which is not followed", true},

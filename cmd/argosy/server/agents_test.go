@@ -95,6 +95,7 @@ type emptyStore struct {
 	hub.Rows
 	hub.Changes
 	hub.Reports
+	hub.Inspections
 }
 
 func (emptyStore) LegacyToken(context.Context, string) (registry.Token, error) {
@@ -103,7 +104,7 @@ func (emptyStore) LegacyToken(context.Context, string) (registry.Token, error) {
 
 func emptyAgentStore() hub.Store {
 	var s emptyStore
-	return hub.Store{Identities: s, Sessions: s, Rows: s, Changes: s, Reports: s}
+	return hub.Store{Identities: s, Sessions: s, Rows: s, Changes: s, Reports: s, Inspections: s}
 }
 
 type noSecrets struct{}

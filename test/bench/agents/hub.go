@@ -65,7 +65,7 @@ func runHub(file string) error {
 			Changes: store.Agents, Reports: struct {
 				*postgres.Agents
 				*postgres.Work
-			}{store.Agents, store.Work}},
+			}{store.Agents, store.Work}, Inspections: store.Inspections()},
 		PublicURL: c.Public, Replica: "bench/" + strconv.Itoa(os.Getpid()),
 		Version: "bench", Limits: hub.Limits{OpenRate: c.OpenRate, TokenRate: c.TokenRate},
 		Log: log, Metrics: hub.NewMetrics(registry)})
