@@ -21,6 +21,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/table"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
@@ -106,6 +107,8 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Differences = append(m.Differences, mirror.Difference{
 		Resources: []mirror.ResourceDifference{{Fields: []mirror.FieldDifference{{}}}}})
 	m.Remedies = append(m.Remedies, mirror.Remedy{})
+	m.Notifications = append(m.Notifications, mirror.Notification{ID: "1"})
+	m.Audit = append(m.Audit, audit.Entry{N: 1, Actor: "x", Action: "y", Subject: "z"})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations
