@@ -49,8 +49,8 @@ type tenantsPage struct {
 	To      string
 }
 
-// chooseTenant shows a person without a scope the tenants to choose from. A choice that is no longer
-// valid is forgotten.
+// chooseTenant shows a person without a scope the tenants to choose from. A choice that is not
+// valid any more is forgotten.
 func (s *website) chooseTenant(w http.ResponseWriter, r *http.Request, c caller) {
 	page := tenantsPage{frame: s.frame("Choose a tenant", view.Token{}), Message: c.unscoped.Detail,
 		To: localPath(r.URL.Path)}

@@ -110,8 +110,9 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				`SELECT count(*) FROM audit WHERE action = 'approve'`:      approvals,
 				`SELECT count(*) FROM tenants`:                             1,
 
-				`SELECT count(*) FROM audit WHERE action = 'record' AND tenant = ''`:                                    n,
-				`SELECT count(*) FROM audit WHERE action = 'record' AND tenant = 'acme'`:                                n,
+				`SELECT count(*) FROM audit WHERE action = 'record' AND tenant = ''`:     n,
+				`SELECT count(*) FROM audit WHERE action = 'record' AND tenant = 'acme'`: n,
+
 				`SELECT count(*) FROM (SELECT FROM events WHERE kind = 'revision' GROUP BY name HAVING count(*) > 1) e`: 0,
 			} {
 				if got := one[int](t, url, what); got != want {
