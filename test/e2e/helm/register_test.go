@@ -105,7 +105,7 @@ func (p plane) versions() {
 	eventually(p.t, "the engines report their version", func() string {
 		all := p.engineViews()
 		for _, e := range all {
-			// the chart does not grant reads of resources by default, and the engine reports the missing right
+			// by default, the chart grants no reads of resources: the engine reports the right
 			withoutReads := e.Name == "eu-1" && strings.Contains(e.Message, "rbac.engineReads")
 			if e.ArgoCD != "v3.5.7" || !e.Reachable || e.Message != "" && !withoutReads {
 				return fmt.Sprintf("%+v", e)
