@@ -14,7 +14,6 @@ import (
 
 	"argosy.dev/argosy/fleet/agent/hub"
 	"argosy.dev/argosy/reconciler/fleetstats"
-	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/secrets"
 	"argosy.dev/argosy/reconciler/worker"
 )
@@ -74,7 +73,7 @@ func reference(t *testing.T) string {
 	newNotificationCounter(reg)
 	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(
-		hub.Config{Store: agentStore(&postgres.Store{}), Secrets: &secrets.Resolver{},
+		hub.Config{Store: emptyAgentStore(), Secrets: &secrets.Resolver{},
 			Stops: worker.NewStopBoard(), Replica: "one",
 			PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
 		t.Fatal(err)
