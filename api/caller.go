@@ -154,16 +154,6 @@ func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
 	s.may(access.View, access.Fleet)(ctx, next)
 }
 
-// writersOnly accepts callers who may change something in their scope.
-func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
-	if callerOf(ctx.Context()).Role != view.RoleWrite {
-		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
-			"this token may only read", "ask with a token of the role write"))
-		return
-	}
-	next(ctx)
-}
-
 func (s *Server) refuse(ctx huma.Context, p *wire.Refusal) {
 	_, w := unwrap(ctx)
 	writeProblem(w, p)

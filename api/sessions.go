@@ -96,7 +96,7 @@ func (s *Server) revokeSession(ctx context.Context, in *sessionIn) (*struct{}, e
 		return nil, refusal
 	}
 	subject := "session " + in.ID
-	err := error(mirror.ErrNotFound)
+	err := mirror.ErrNotFound
 	if s.sessions != nil {
 		err = s.sessions.RevokeSession(ctx, in.ID, of, c.subject())
 	}

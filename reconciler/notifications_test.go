@@ -126,7 +126,7 @@ func TestADegradedApplicationIsAMessageAndItsRecoveryAnother(t *testing.T) {
 		all, _, err := h.store.Views.Notifications(t.Context(), view.Scope{Tenant: "acme"},
 			view.Filter{}, view.Page{Limit: 10})
 		if err != nil || len(all) != 2 {
-			return fmt.Errorf("%d notifications, %v", len(all), err)
+			return fmt.Errorf("%d notifications, %w", len(all), err)
 		}
 		for _, n := range all {
 			if n.State != mirror.NotificationSent || n.Answer != "200 OK" || n.Attempts != 1 {
@@ -146,7 +146,7 @@ func TestATestMessageShowsWhatTheReceiverAnswers(t *testing.T) {
 		all, _, err := h.store.Views.Notifications(t.Context(), view.Scope{},
 			view.Filter{Tenant: "acme", Name: channel}, view.Page{Limit: 10})
 		if err != nil || len(all) != 1 {
-			t.Fatalf("%d notifications, %v", len(all), err)
+			t.Fatalf("%d notifications, %w", len(all), err)
 		}
 		return all[0].State
 	}

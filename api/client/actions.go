@@ -34,13 +34,13 @@ func (c lists) PreviewAction(ctx context.Context, id fleet.ApplicationID, kind m
 }
 
 // Actions returns what people asked of an Application, newest first; with an operation only that.
-func (c lists) Actions(ctx context.Context, id fleet.ApplicationID, operation string) (
+func (l lists) Actions(ctx context.Context, id fleet.ApplicationID, operation string) (
 	[]mirror.Action, error) {
 	q := url.Values{}
 	if operation != "" {
 		q.Set("name", operation)
 	}
-	var l wire.List[mirror.Action]
-	err := c.conn.do(ctx, http.MethodGet, applicationPath(id, "actions"), q, nil, &l)
-	return l.Items, err
+	var found wire.List[mirror.Action]
+	err := l.conn.do(ctx, http.MethodGet, applicationPath(id, "actions"), q, nil, &found)
+	return found.Items, err
 }

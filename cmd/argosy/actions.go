@@ -21,7 +21,6 @@ import (
 // actionFlags are the flags that the commands of all actions have.
 type actionFlags struct {
 	yes, wait bool
-	note      string
 	resources []string
 	ask       wire.ActionRequest
 }

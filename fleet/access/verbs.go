@@ -137,9 +137,6 @@ type Rule struct {
 	Platform Role
 }
 
-// ofTenant are the kinds of a tenant.
-var ofTenant = Kinds()[slices.Index(Kinds(), Tenant):]
-
 var table = []Rule{
 	{View, "lists, details, plans, diffs, resource trees, events, history", Kinds(), Viewer,
 		Viewer},

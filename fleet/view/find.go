@@ -54,7 +54,7 @@ type SearchResult struct {
 	More  bool   `json:"more" doc:"there are further hits: make the text longer"`
 }
 
-// Limits of a matrix.
+// MaxColumns bounds the columns of a matrix.
 const MaxColumns = 60
 
 // Matrix is what runs where: one row for each deployment, one column for each name of an

@@ -65,10 +65,10 @@ func (s *Sender) Send(ctx context.Context, r notify.Delivery) (answer string, er
 // receiver returns the host of a URL that messages may go to.
 func receiver(r notify.Delivery, raw string) (authority string, err error) {
 	if authority, err = fleet.ChannelURL(raw); err != nil {
-		return "", &notify.Refused{"the receiver's URL: " + err.Error()}
+		return "", &notify.Refused{Why: "the receiver's URL: " + err.Error()}
 	}
 	if !r.Fleet.AllowsHost(authority) {
-		return "", &notify.Refused{fmt.Sprintf("the Fleet allows no messages to %s: ask the platform to "+
+		return "", &notify.Refused{Why: fmt.Sprintf("the Fleet allows no messages to %s: ask the platform to "+
 			"add it to spec.notifications.allowedHosts", authority)}
 	}
 	return authority, nil
@@ -97,10 +97,10 @@ func (s *Sender) dialer(private bool) *net.Dialer {
 		Control: func(_, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil {
-				return &notify.Refused{"the receiver's address is not known"}
+				return &notify.Refused{Why: "the receiver's address is not known"}
 			}
 			if !private && !Public(at.Addr()) {
-				return &notify.Refused{fmt.Sprintf("the receiver has the address %s of a private network: "+
+				return &notify.Refused{Why: fmt.Sprintf("the receiver has the address %s of a private network: "+
 					"ask the platform to add the host to spec.notifications.privateHosts",
 					at.Addr())}
 			}
@@ -147,7 +147,7 @@ func withoutURL(authority string, err error) error {
 	}
 	var unknown *tls.CertificateVerificationError
 	if errors.As(err, &unknown) {
-		return fmt.Errorf("the certificate of %s is not valid: %s", authority, unknown.Err)
+		return fmt.Errorf("the certificate of %s is not valid: %w", authority, unknown.Err)
 	}
 	return fmt.Errorf("send to %s: %s", authority, oneLine(err.Error(), 300))
 }

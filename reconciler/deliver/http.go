@@ -97,7 +97,7 @@ func (s *Sender) post(ctx context.Context, r notify.Delivery, raw string, body [
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, raw, bytes.NewReader(body))
 	if err != nil {
-		return "", &notify.Refused{"the receiver's URL cannot be requested"}
+		return "", &notify.Refused{Why: "the receiver's URL cannot be requested"}
 	}
 	req.Header = h
 	req.Header.Set("User-Agent", "argosy")
@@ -124,12 +124,12 @@ func verdict(resp *http.Response, authority, answer string) error {
 	case code/100 == 2:
 		return nil
 	case code/100 == 3:
-		return &notify.Refused{fmt.Sprintf("%s answers with a redirect (%d), which is not followed: write "+
+		return &notify.Refused{Why: fmt.Sprintf("%s answers with a redirect (%d), which is not followed: write "+
 			"the URL that it leads to", authority, code)}
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-			return &notify.Busy{authority + " answers " + answer,
-				min(time.Duration(min(n, 1<<20))*time.Second, mostPause)}
+			return &notify.Busy{Why: authority + " answers " + answer,
+				After: min(time.Duration(min(n, 1<<20))*time.Second, mostPause)}
 		}
 	case code == http.StatusBadRequest || code == http.StatusUnauthorized ||
 		code == http.StatusForbidden || code == http.StatusNotFound || code == http.StatusGone ||

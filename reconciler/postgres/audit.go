@@ -15,14 +15,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// recordAudit adds an entry in the transaction of what it records. The number, the time, the UID of
+// auditStep adds an entry in the transaction of what it records. The number, the time, the UID of
 // the tenant and the seal are the store's. Without an Identity in the entry it takes that of ctx.
-func recordAudit(ctx context.Context, tx pgx.Tx, e audit.Entry) error {
-	s := auditStep(ctx, e)
-	_, err := tx.Exec(ctx, s.sql, s.args...)
-	return err
-}
-
 func auditStep(ctx context.Context, e audit.Entry) step {
 	if e.Identity == (audit.Identity{}) {
 		e.Identity = audit.IdentityOf(ctx)

@@ -184,6 +184,19 @@ func (v *viewer) fetch(ctx context.Context) error {
 	return nil
 }
 
+// followEvents reports the events of a stream until it ends.
+func followEvents(stream io.Reader, changed chan<- struct{}) {
+	for lines := bufio.NewScanner(stream); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "event: ") &&
+			!strings.HasSuffix(lines.Text(), ": open") {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
 // run follows the events and renews the page as its script does, until ctx ends.
 func (v *viewer) run(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.server+"/events", nil)
@@ -199,17 +212,7 @@ func (v *viewer) run(ctx context.Context) error {
 		return fmt.Errorf("/events: %s", answer.Status)
 	}
 	changed := make(chan struct{}, 1)
-	go func() {
-		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-			if strings.HasPrefix(lines.Text(), "event: ") &&
-				!strings.HasSuffix(lines.Text(), ": open") {
-				select {
-				case changed <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}()
+	go followEvents(answer.Body, changed)
 	last := time.Time{}
 	for {
 		select {
