@@ -146,7 +146,7 @@ func TestATestMessageShowsWhatTheReceiverAnswers(t *testing.T) {
 		all, _, err := h.store.Views.Notifications(t.Context(), view.Scope{},
 			view.Filter{Tenant: "acme", Name: channel}, view.Page{Limit: 10})
 		if err != nil || len(all) != 1 {
-			t.Fatalf("%d notifications, %w", len(all), err)
+			t.Fatalf("%d notifications, %v", len(all), err)
 		}
 		return all[0].State
 	}

@@ -18,7 +18,7 @@ func (d decisions) Act(ctx context.Context, id fleet.ApplicationID, kind mirror.
 }
 
 // PreviewAction returns what an action would do.
-func (c lists) PreviewAction(ctx context.Context, id fleet.ApplicationID, kind mirror.ActionKind,
+func (l lists) PreviewAction(ctx context.Context, id fleet.ApplicationID, kind mirror.ActionKind,
 	options mirror.ActionOptions) (out wire.ActionPreview, err error) {
 	q := url.Values{}
 	if options.Revision != "" {
@@ -29,7 +29,7 @@ func (c lists) PreviewAction(ctx context.Context, id fleet.ApplicationID, kind m
 			q.Set(name, strconv.FormatBool(on))
 		}
 	}
-	return out, c.conn.do(ctx, http.MethodGet, applicationPath(id, "preview")+"/"+string(kind), q,
+	return out, l.conn.do(ctx, http.MethodGet, applicationPath(id, "preview")+"/"+string(kind), q,
 		nil, &out)
 }
 

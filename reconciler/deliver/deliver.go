@@ -68,8 +68,9 @@ func receiver(r notify.Delivery, raw string) (authority string, err error) {
 		return "", &notify.Refused{Why: "the receiver's URL: " + err.Error()}
 	}
 	if !r.Fleet.AllowsHost(authority) {
-		return "", &notify.Refused{Why: fmt.Sprintf("the Fleet allows no messages to %s: ask the platform to "+
-			"add it to spec.notifications.allowedHosts", authority)}
+		return "", &notify.Refused{Why: fmt.Sprintf(
+			"the Fleet allows no messages to %s: ask the platform to "+
+				"add it to spec.notifications.allowedHosts", authority)}
 	}
 	return authority, nil
 }
@@ -100,8 +101,9 @@ func (s *Sender) dialer(private bool) *net.Dialer {
 				return &notify.Refused{Why: "the receiver's address is not known"}
 			}
 			if !private && !Public(at.Addr()) {
-				return &notify.Refused{Why: fmt.Sprintf("the receiver has the address %s of a private network: "+
-					"ask the platform to add the host to spec.notifications.privateHosts",
+				return &notify.Refused{Why: fmt.Sprintf(
+					"the receiver has the address %s of a private network: "+
+						"ask the platform to add the host to spec.notifications.privateHosts",
 					at.Addr())}
 			}
 			return nil

@@ -124,8 +124,9 @@ func verdict(resp *http.Response, authority, answer string) error {
 	case code/100 == 2:
 		return nil
 	case code/100 == 3:
-		return &notify.Refused{Why: fmt.Sprintf("%s answers with a redirect (%d), which is not followed: write "+
-			"the URL that it leads to", authority, code)}
+		return &notify.Refused{Why: fmt.Sprintf(
+			"%s answers with a redirect (%d), which is not followed: write "+
+				"the URL that it leads to", authority, code)}
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 			return &notify.Busy{Why: authority + " answers " + answer,
@@ -134,7 +135,7 @@ func verdict(resp *http.Response, authority, answer string) error {
 	case code == http.StatusBadRequest || code == http.StatusUnauthorized ||
 		code == http.StatusForbidden || code == http.StatusNotFound || code == http.StatusGone ||
 		code == http.StatusMethodNotAllowed || code == http.StatusRequestEntityTooLarge:
-		return &notify.Refused{authority + " answers " + answer}
+		return &notify.Refused{Why: authority + " answers " + answer}
 	}
 	return fmt.Errorf("%s answers %s", authority, answer)
 }

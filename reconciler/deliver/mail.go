@@ -19,23 +19,25 @@ import (
 // mail sends one e-mail to all addresses of the channel, over an encrypted connection alone.
 func (s *Sender) mail(ctx context.Context, r notify.Delivery) (string, error) {
 	if r.Fleet == nil || r.Fleet.SMTP == nil {
-		return "", &notify.Refused{"the Fleet has no server that sends e-mail: ask the platform to " +
-			"declare spec.notifications.smtp"}
+		return "", &notify.Refused{
+			Why: "the Fleet has no server that sends e-mail: ask the platform to " +
+				"declare spec.notifications.smtp"}
 	}
 	server := r.Fleet.SMTP
 	for _, to := range r.Channel.Email.To {
 		if !r.Fleet.AllowsAddress(to) {
-			return "", &notify.Refused{fmt.Sprintf("the Fleet allows no messages to %s: ask the platform "+
-				"to add the domain to spec.notifications.emailDomains", to)}
+			return "", &notify.Refused{Why: fmt.Sprintf(
+				"the Fleet allows no messages to %s: ask the platform "+
+					"to add the domain to spec.notifications.emailDomains", to)}
 		}
 	}
 	m, err := email(r)
 	if err != nil {
-		return "", &notify.Refused{err.Error()}
+		return "", &notify.Refused{Why: err.Error()}
 	}
 	c, err := s.smtp(r, server)
 	if err != nil {
-		return "", &notify.Refused{err.Error()}
+		return "", &notify.Refused{Why: err.Error()}
 	}
 	err = c.DialAndSendWithContext(ctx, m)
 	if err == nil {
@@ -121,7 +123,7 @@ func mailError(r notify.Delivery, server *fleet.SMTPServer, err error) error {
 	var send *mail.SendError
 	if errors.As(err, &send) && !send.IsTemp() && send.Reason != mail.ErrSMTPMailFrom &&
 		send.ErrorCode() >= 500 {
-		return &notify.Refused{text}
+		return &notify.Refused{Why: text}
 	}
 	return errors.New(text)
 }
