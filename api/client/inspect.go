@@ -22,39 +22,39 @@ func applicationPath(id fleet.ApplicationID, what string) string {
 }
 
 // Tree returns the resources of an Application down to its Pods.
-func (c lists) Tree(ctx context.Context, id fleet.ApplicationID) (t view.Tree, err error) {
-	return t, c.conn.do(ctx, http.MethodGet, applicationPath(id, "tree"), nil, nil, &t)
+func (l lists) Tree(ctx context.Context, id fleet.ApplicationID) (t view.Tree, err error) {
+	return t, l.conn.do(ctx, http.MethodGet, applicationPath(id, "tree"), nil, nil, &t)
 }
 
 // ApplicationDiff returns the resources that a sync would change.
-func (c lists) ApplicationDiff(ctx context.Context, id fleet.ApplicationID) (
+func (l lists) ApplicationDiff(ctx context.Context, id fleet.ApplicationID) (
 	d view.ApplicationDiff, err error) {
-	return d, c.conn.do(ctx, http.MethodGet, applicationPath(id, "diff"), nil, nil, &d)
+	return d, l.conn.do(ctx, http.MethodGet, applicationPath(id, "diff"), nil, nil, &d)
 }
 
 // Resource returns the manifests of one resource.
-func (c lists) Resource(ctx context.Context, id fleet.ApplicationID, ref view.ResourceRef) (
+func (l lists) Resource(ctx context.Context, id fleet.ApplicationID, ref view.ResourceRef) (
 	d view.ResourceDetail, err error) {
-	return d, c.conn.do(ctx, http.MethodGet, applicationPath(id, "resource"), queryOf(ref), nil, &d)
+	return d, l.conn.do(ctx, http.MethodGet, applicationPath(id, "resource"), queryOf(ref), nil, &d)
 }
 
 // ResourceEvents returns the Events of one resource, or with nil of all, newest first.
-func (c lists) ResourceEvents(ctx context.Context, id fleet.ApplicationID, ref *view.ResourceRef) (
+func (l lists) ResourceEvents(ctx context.Context, id fleet.ApplicationID, ref *view.ResourceRef) (
 	[]view.ResourceEvent, error) {
 	var query url.Values
 	if ref != nil {
 		query = queryOf(*ref)
 	}
-	var l wire.List[view.ResourceEvent]
-	err := c.conn.do(ctx, http.MethodGet, applicationPath(id, "resource-events"), query, nil, &l)
-	return l.Items, err
+	var found wire.List[view.ResourceEvent]
+	err := l.conn.do(ctx, http.MethodGet, applicationPath(id, "resource-events"), query, nil, &found)
+	return found.Items, err
 }
 
 // Syncs returns the last syncs of an Application, newest first.
-func (c lists) Syncs(ctx context.Context, id fleet.ApplicationID) ([]view.PastSync, error) {
-	var l wire.List[view.PastSync]
-	err := c.conn.do(ctx, http.MethodGet, applicationPath(id, "syncs"), nil, nil, &l)
-	return l.Items, err
+func (l lists) Syncs(ctx context.Context, id fleet.ApplicationID) ([]view.PastSync, error) {
+	var found wire.List[view.PastSync]
+	err := l.conn.do(ctx, http.MethodGet, applicationPath(id, "syncs"), nil, nil, &found)
+	return found.Items, err
 }
 
 func queryOf(ref view.ResourceRef) url.Values {
@@ -73,7 +73,7 @@ var errLogBroke = errors.New("the stream of logs has broken off")
 
 // Logs calls handle with the lines of a container as they come, and returns why the stream has
 // ended.
-func (c lists) Logs(ctx context.Context, id fleet.ApplicationID, r view.LogRequest,
+func (l lists) Logs(ctx context.Context, id fleet.ApplicationID, r view.LogRequest,
 	handle func([]view.LogLine) error) (view.LogEnd, error) {
 	query := url.Values{"pod": {r.Pod.Name}}
 	set := func(name, value string, is bool) {
@@ -90,18 +90,18 @@ func (c lists) Logs(ctx context.Context, id fleet.ApplicationID, r view.LogReque
 	set("tail", strconv.Itoa(r.Tail), r.Tail > 0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := c.conn.request(ctx, http.MethodGet, applicationPath(id, "logs"), query, nil)
+	req, err := l.conn.request(ctx, http.MethodGet, applicationPath(id, "logs"), query, nil)
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Accept", "application/x-ndjson, application/problem+json")
-	answer, err := c.conn.http.Do(req)
+	answer, err := l.conn.http.Do(req)
 	if err != nil {
-		return "", c.conn.unreachable(ctx, err)
+		return "", l.conn.unreachable(ctx, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return "", c.conn.refused(answer)
+		return "", l.conn.refused(answer)
 	}
 	watchdog := time.AfterFunc(silence, cancel) // the server sends an empty line every 5 s
 	defer watchdog.Stop()
@@ -114,7 +114,7 @@ func (c lists) Logs(ctx context.Context, id fleet.ApplicationID, r view.LogReque
 		}
 		var m wire.LogMessage
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			return "", fmt.Errorf("%s: the log is not one of this API: %w", c.conn.server, err)
+			return "", fmt.Errorf("%s: the log is not one of this API: %w", l.conn.server, err)
 		}
 		if m.Refused != nil {
 			return "", m.Refused
