@@ -46,7 +46,8 @@ func (l lists) ResourceEvents(ctx context.Context, id fleet.ApplicationID, ref *
 		query = queryOf(*ref)
 	}
 	var found wire.List[view.ResourceEvent]
-	err := l.conn.do(ctx, http.MethodGet, applicationPath(id, "resource-events"), query, nil, &found)
+	err := l.conn.do(ctx, http.MethodGet, applicationPath(id, "resource-events"), query, nil,
+		&found)
 	return found.Items, err
 }
 
