@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,10 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// actionStore has one row and open actions, which updates change.
+// actionStore has one row and open actions, which updates change from several goroutines.
 type actionStore struct {
 	noRows
+	mu   *sync.Mutex
 	row  *mirror.Row
 	open *[]mirror.Action
 }
@@ -26,6 +28,8 @@ func (s actionStore) Row(context.Context, fleet.ObjectKey) (mirror.Row, bool, er
 
 func (s actionStore) OpenActions(context.Context, fleet.EngineName) (open []mirror.Action,
 	_ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, a := range *s.open {
 		if !(mirror.ActionUpdate{State: a.State}).Ended() {
 			open = append(open, a)
@@ -35,6 +39,8 @@ func (s actionStore) OpenActions(context.Context, fleet.EngineName) (open []mirr
 }
 
 func (s actionStore) UpdateAction(_ context.Context, _ mirror.Lease, u mirror.ActionUpdate) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := slices.IndexFunc(*s.open, func(a mirror.Action) bool { return a.ID == u.ID })
 	(*s.open)[i].State, (*s.open)[i].Message = u.State, u.Message
 	return nil
@@ -60,7 +66,7 @@ func newActing(t *testing.T, open ...mirror.Action) *acting {
 	for i := range open {
 		open[i].Key, open[i].Tenant, open[i].State = row.Key, "acme", mirror.OperationPending
 	}
-	store := actionStore{row: &row, open: &open}
+	store := actionStore{mu: &sync.Mutex{}, row: &row, open: &open}
 	s.Rows, s.Reports = store, store
 	s.confirmed.Store(true)
 	return &acting{newActions(s.connection, s.parking), t, server, row, store}
