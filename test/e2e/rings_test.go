@@ -35,8 +35,9 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 		engines[file] = f.exampleFile(t, file)
 	}
 	files, rings := ringVersions(t)
-	const gates = "      soak: 15s\n      gates: {within: 1m}\n"
-	declare := func(canary, stable string) map[string]string {
+	const soon, patient = "1m", "3m" // the time that a machine with much to do needs
+	declare := func(canary, stable, within string) map[string]string {
+		gates := "      soak: 15s\n      gates: {within: " + within + "}\n"
 		return map[string]string{"fleet/fleet.yaml": looserGuards("fleet/fleet.yaml",
 			engines["fleet/fleet.yaml"]) + "  rings:\n    - name: canary\n" + rings[canary] +
 			gates + "    - name: stable\n" + rings[stable] + gates}
@@ -50,7 +51,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 
 	f.commit(t, "the manifests of Argo CD", files)
 	began := map[string]*stack.Process{"eu-1": eu.ArgoCD.Controller, "us-1": us.ArgoCD.Controller}
-	change := declare("2.14", "3.5")
+	change := declare("2.14", "3.5", patient)
 	for file, ring := range map[string]string{"fleet/engines/eu-1.yaml": "canary",
 		"fleet/engines/us-1.yaml": "stable"} {
 		change[file] = strings.NewReplacer("  region:", "  ring: "+ring+"\n  region:",
@@ -67,7 +68,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	}
 
 	runners["eu-1"].fail("3.5")
-	f.commit(t, "canary gets a version that does not begin", declare("3.5", "3.5"))
+	f.commit(t, "canary gets a version that does not begin", declare("3.5", "3.5", soon))
 	f.ringIs(t, "canary", mirror.RingHalted, "3.5.7")
 	halted := f.ringNamed(t, "canary")
 	if !strings.Contains(halted.Message, "engine eu-1 does not run 3.5.7 after 1m0s") ||
@@ -81,6 +82,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	}
 
 	runners["eu-1"].fail("")
+	f.commit(t, "canary gets more time", declare("3.5", "3.5", patient))
 	nightly := f.nightly(t, "staging", "acme-staging")
 	f.allHealthy(t, nightly)
 	f.must(t, "rings", "resume", "canary", "--reason", "the node has space again")
@@ -109,7 +111,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	}
 
 	// as before
-	f.commit(t, "canary gets 2.14 again", declare("2.14", "3.5"))
+	f.commit(t, "canary gets 2.14 again", declare("2.14", "3.5", patient))
 	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
 	engines["fleet/fleet.yaml"] = looserGuards("fleet/fleet.yaml", engines["fleet/fleet.yaml"])
 	f.commit(t, "Argosy gives them back", engines)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -14,13 +15,20 @@ func (p *Postgres) Dump(ctx context.Context, database, file string) error {
 		"--dbname="+p.DatabaseURL(database))
 }
 
-// Restore reads a dump into a database, in one transaction. It drops the dump's objects there
-// first, despite open connections. It tries again after a lock conflict, as an operator does.
-func (p *Postgres) Restore(ctx context.Context, database, file string) (err error) {
+// Restore replaces Argosy's schema by that of a dump, in one transaction, despite open connections:
+// as docs/operations.md tells operators to do. It tries again after a lock conflict.
+func (p *Postgres) Restore(ctx context.Context, database, file string) error {
+	script := file + ".sql"
+	if err := p.tool(ctx, "pg_restore", "--file="+script, file); err != nil {
+		return err
+	}
+	defer os.Remove(script)
+	var err error
 	for range 5 {
-		if err = p.tool(ctx, "pg_restore", "--clean", "--if-exists", "--single-transaction",
-			"--exit-on-error",
-			"--dbname="+p.DatabaseURL(database), file); err == nil || ctx.Err() != nil {
+		if err = p.tool(ctx, "psql", "--quiet", "--no-psqlrc", "--single-transaction",
+			"--set=ON_ERROR_STOP=1", "--dbname="+p.DatabaseURL(database),
+			"--command=DROP SCHEMA IF EXISTS argosy CASCADE", "--file="+script); err == nil ||
+			ctx.Err() != nil {
 			return err
 		}
 	}
