@@ -52,9 +52,17 @@ func content() apitest.Mirror {
 				Plaintext: acmeToken},
 		},
 	}
-	for _, t := range []fleet.TenantName{"acme", "globex"} {
+	for i, t := range []fleet.TenantName{"acme", "globex"} {
 		addTenant(&m, t)
+		m.Traces = append(m.Traces, view.Trace{Author: "Ana", Subject: "of " + string(t),
+			Revision:     fleet.Revision(strings.Repeat([]string{"8", "9"}[i], 40)),
+			Applications: []view.TraceApplication{tracedWeb(t)}, Waits: []view.TraceWait{}})
 	}
+	m.Traces = append(m.Traces, view.Trace{Revision: rev1, Author: "Ana",
+		Subject:      "globex: a secret plan",
+		Applications: []view.TraceApplication{tracedWeb("acme"), tracedWeb("globex")},
+		Waits: []view.TraceWait{{Kind: "hold", Tenant: "globex", Text: "of globex"},
+			{Kind: "hold", Tenant: "acme", Text: "of acme"}}})
 	m.Pulls = []apitest.Pull{
 		pull(7, `{"tenants":[{"name":"acme"}]}`, "acme"),
 		pull(8,
@@ -63,6 +71,11 @@ func content() apitest.Mirror {
 		pull(9, "", "globex"),
 	}
 	return m
+}
+
+func tracedWeb(t fleet.TenantName) view.TraceApplication {
+	return view.TraceApplication{Tenant: t, Deployment: "web", Environment: "prod", Engine: "eu-1",
+		WaitsFor: "the worker or agent of engine eu-1"}
 }
 
 func pull(number int, plan string, tenants ...fleet.TenantName) apitest.Pull {

@@ -20,6 +20,7 @@ var globexPaths = []string{
 	"/tenants/globex/environments/prod/placement",
 	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod",
 	"/operations/op-globex", "/pulls/9", "/agents/globex.edge", "/tenants/globex/sets/services",
+	"/traces/9999999",
 }
 
 // The answers for another tenant's object and for a missing one are equal byte for byte.
@@ -90,6 +91,9 @@ func removeGlobex(m *apitest.Mirror) {
 	})
 	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool {
 		return v.Key.Tenant == "globex"
+	})
+	m.Traces = slices.DeleteFunc(m.Traces, func(v view.Trace) bool {
+		return v.Applications[0].Tenant == "globex"
 	})
 	m.Holds = slices.DeleteFunc(m.Holds, func(v mirror.Hold) bool { return v.Tenant == "globex" })
 	m.Agents = slices.DeleteFunc(m.Agents, func(v view.Agent) bool {

@@ -123,6 +123,7 @@ func New(c Config) *Server {
 	s.registerAgents()
 	describeProtocol(s.api)
 	s.registerAudit()
+	s.registerTraces()
 	s.registerEvents()
 	s.newWebsite().registerPage()
 	s.handler = s.observed(s.recovered(secured(bounded(renewals(s.mux)))))

@@ -131,6 +131,12 @@ type History interface {
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
+	// Trace returns the way of the commit with that id, or its first digits, narrowed to
+	// Filter.{Tenant, Deployment, Environment}. With a tenant in scope it has that tenant's
+	// objects and waits only. mirror.ErrNotFound if the scope has no part in the commit, or if
+	// several commits begin so.
+	Trace(ctx context.Context, scope view.Scope, revision fleet.Revision, filter view.Filter) (
+		view.Trace, error)
 	// Problems match Filter.{Tenant, Name (of the declaration)}, by path. With a tenant in scope:
 	// Key.Tenant is that tenant.
 	Problems(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (

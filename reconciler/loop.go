@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -98,7 +99,8 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 	if err != nil {
 		return resultFailed, err
 	}
-	if l.branch.fetched = head.Revision; l.branch.fetched != l.branch.planned {
+	l.branch.see(head.Revision)
+	if l.branch.fetched != l.branch.planned {
 		l.publish() // no previews until the head is planned
 	}
 	request := &plan.Request{Revision: head.Revision, Relation: mirror.RelationSame, AtHead: true}
@@ -112,6 +114,9 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 	if err := l.repo.read(ctx, l.stored.state, request); err != nil {
 		l.report(ctx, view.Source{Head: head.Revision}, err)
 		return resultFailed, err
+	}
+	if l.branch.checkedAt.IsZero() {
+		l.branch.checkedAt = time.Now()
 	}
 	if err := l.planner.readHistory(ctx, l.stored.state, request); err != nil {
 		return resultFailed, err
@@ -189,6 +194,9 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 	}
 	l.repo.locate(ctx, p)
 	record := p.Record()
+	if record.PlannedAt = time.Now(); record.Revision == l.branch.fetched {
+		record.FetchedAt, record.CheckedAt = l.branch.fetchedAt, l.branch.checkedAt
+	}
 	if l.Pulls != nil && p.RevisionHold == nil {
 		record.Impact = impact(p)
 	}

@@ -74,9 +74,18 @@ func window(state *plan.AppliedState) time.Duration {
 // branch is how far the branch was fetched and planned.
 type branch struct {
 	fetched   fleet.Revision
+	fetchedAt time.Time      // when fetched was first seen
+	checkedAt time.Time      // when the files of fetched were read; zero: not yet
 	planned   fleet.Revision // "": not since the mirror was loaded
 	approvals approvals      // of the last plan of the head
 	meanwhile approvals      // of the last plan of the applied revision without Git
+}
+
+// see notes the head of the branch, and when it is a new one.
+func (b *branch) see(head fleet.Revision) {
+	if b.fetched != head {
+		b.fetched, b.fetchedAt, b.checkedAt = head, time.Now(), time.Time{}
+	}
 }
 
 // current reports whether the last plan was made from this request: the same head, and no

@@ -56,6 +56,7 @@ type Mirror struct {
 	Agents        []view.Agent
 	AgentTokens   []registry.Token
 	Own           []view.Own
+	Traces        []view.Trace
 	Audit         []audit.Entry // in the order of their numbers
 }
 

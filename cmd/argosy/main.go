@@ -99,7 +99,7 @@ func root(a *app) *cobra.Command {
 		groupWrite: writing(a),
 		groupAsk: append(inspectCommands(a), getCommand(a), searchCommand(a),
 			matrixCommand(a), describeCommand(a), explainCommand(a), simulateCommand(a),
-			openCommand(a), auditCommand(a), notifyCommand(a)),
+			openCommand(a), auditCommand(a), traceCommand(a), notifyCommand(a)),
 		groupAct: {refreshCommand(a), syncCommand(a), terminateCommand(a)},
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),

@@ -108,6 +108,10 @@ type Record struct {
 
 	Summary
 
+	// FetchedAt, CheckedAt and PlannedAt are when the leader first saw the revision at the head of
+	// the branch, had read its files, and had the plan. Zero: not known, as of an earlier commit.
+	FetchedAt, CheckedAt, PlannedAt time.Time
+
 	Declarations []fleet.Declaration // effective declarations that are new or changed
 	Removed      []fleet.Key         // declarations that are no longer in effect
 	Sealed       []SealedBlob

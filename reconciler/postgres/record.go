@@ -408,12 +408,14 @@ func historySteps(r *mirror.Record) ([]step, error) {
 	counts := countText(r)
 	steps := []step{
 		{`
-		INSERT INTO revisions AS v (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems)
-		VALUES ($1, $2, $3, $4, now(), $5, $6, $7, $8, $9)
+		INSERT INTO revisions AS v (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems,
+			fetched_at, checked_at, planned_at, first_recorded_at)
+		VALUES ($1, $2, $3, $4, now(), $5, $6, $7, $8, $9, $10, $11, $12, now())
 		ON CONFLICT (revision) DO UPDATE SET recorded_at = now(), created = v.created + excluded.created, changed = v.changed + excluded.changed,
 			deleted = v.deleted + excluded.deleted, held = excluded.held, problems = excluded.problems, witness = 0, applied_at = NULL`,
 			[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt,
-				r.Created, r.Changed, r.Deleted, r.HeldBack, len(r.Problems)}},
+				r.Created, r.Changed, r.Deleted, r.HeldBack, len(r.Problems),
+				moment(r.FetchedAt), moment(r.CheckedAt), moment(r.PlannedAt)}},
 		{`
 		WITH open AS (
 			UPDATE operations SET state = 'Running', message = $4, total = total + $5
@@ -500,9 +502,11 @@ func auditRecorded(r *mirror.Record, counts string) step {
 // is applied at once.
 func unchangedStep(r *mirror.Record) step {
 	return step{`
-		INSERT INTO revisions (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems, applied_at)
-		VALUES ($1, $2, $3, $4, now(), 0, 0, 0, 0, 0, now()) ON CONFLICT (revision) DO NOTHING`,
-		[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt}}
+		INSERT INTO revisions (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems, applied_at,
+			fetched_at, checked_at, planned_at, first_recorded_at)
+		VALUES ($1, $2, $3, $4, now(), 0, 0, 0, 0, 0, now(), $5, $6, $7, now()) ON CONFLICT (revision) DO NOTHING`,
+		[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt,
+			moment(r.FetchedAt), moment(r.CheckedAt), moment(r.PlannedAt)}}
 }
 
 // recordEvents are few whatever the size of the revision: one for the revision, and one of each

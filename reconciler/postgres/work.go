@@ -333,12 +333,16 @@ func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Ob
 }
 
 // UPDATE … FROM rather than an upsert: it does not touch the index. The engine comes with each row,
-// so that the planner uses the key's index for each row and never reads a whole engine.
+// so that the planner uses the key's index for each row and never reads a whole engine. synced_at
+// and healthy_at are kept from the first time after the row's acknowledgement: see Views.Trace.
 const sqlObserve = `
 	WITH changed AS (
 		UPDATE status s SET uid = o.uid, sync = o.sync, health = o.health, synced_revision = o.synced_revision,
 			operation_phase = o.operation_phase, operation_id = o.operation_id, operation_error = o.operation_error, message = o.message,
-			resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, compared = o.compared, observed_at = now()
+			resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, compared = o.compared, observed_at = now(),
+			synced_at = CASE WHEN o.sync = 'Synced' AND s.sync <> 'Synced' AND (s.synced_at >= s.acked_at) IS NOT TRUE THEN now() ELSE s.synced_at END,
+			healthy_at = CASE WHEN (o.sync, o.health) = ('Synced', 'Healthy') AND (s.sync, s.health) <> ('Synced', 'Healthy')
+				AND (s.healthy_at >= s.acked_at) IS NOT TRUE THEN now() ELSE s.healthy_at END
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::int[],
 				$13::timestamptz[], $14::text[], $15::bool[], $16::text[])
 			AS o (engine, kind, name, uid, sync, health, synced_revision, operation_phase, operation_id, operation_error, message, resources,
