@@ -91,19 +91,11 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 	error) {
 	caller := callerOf(ctx)
 	subject := subjectf("revision %s", in.Body.Revision)
-	var holds []mirror.Hold
-	for page := (view.Page{Limit: wire.MaxPage}); ; {
-		items, next, err := s.deciding.Holds(ctx, caller.Scope(), view.Filter{
-			Revision: in.Body.Revision}, page)
-		if err != nil {
-			return nil, s.answer(ctx, subject, err)
-		}
-		holds = append(holds, items...)
-		if page.After = next; next == "" {
-			break
-		}
+	holds, err := s.holdsOf(ctx, in.Body.Revision)
+	by := ""
+	if err == nil {
+		holds, by, err = s.releasable(ctx, caller, subject, holds)
 	}
-	holds, by, err := s.releasable(ctx, caller, subject, holds)
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
@@ -113,6 +105,22 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
+}
+
+// holdsOf returns all holds of a revision that the caller may see.
+func (s *Server) holdsOf(ctx context.Context, revision fleet.Revision) (holds []mirror.Hold,
+	err error) {
+	for page := (view.Page{Limit: wire.MaxPage}); ; {
+		items, next, err := s.deciding.Holds(ctx, callerOf(ctx).Scope(), view.Filter{
+			Revision: revision}, page)
+		if err != nil {
+			return nil, err
+		}
+		holds = append(holds, items...)
+		if page.After = next; next == "" {
+			return holds, nil
+		}
+	}
 }
 
 // releasable returns the holds that the caller may release, and who releases them: the platform all

@@ -58,6 +58,7 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /pulls", s.signedIn(s.pullsPage))
 	s.mux.HandleFunc("GET /pulls/{number}", s.signedIn(s.pullPage))
 	s.mux.HandleFunc("GET "+pageEvents, s.pageStream)
+	s.registerChanges()
 
 	sameOrigin := http.NewCrossOriginProtection()
 	s.mux.HandleFunc("GET /signin", s.signinForm)
@@ -182,10 +183,12 @@ type (
 		Problems     []fleet.Problem
 		Holds        []mirror.Hold
 		Applications []view.Application
+		Stops        []mirror.Stop // that cover it
 	}
 	engineView struct {
 		frame
 		View         view.Engine
+		Stops        []mirror.Stop // that cover it
 		Environments []view.Environment
 		Failing      []view.Application
 		Operations   []mirror.Operation
@@ -452,6 +455,7 @@ func (s *website) tenantPage(w http.ResponseWriter, r *http.Request, token view.
 	v.Problems = many(g, s.reader.Problems, of, manyItems)
 	v.Holds = many(g, s.reader.Holds, of, fewItems)
 	v.Applications = many(g, s.reader.Applications, of, manyItems)
+	v.Stops = s.stopsOver(g, name, "")
 	s.show(w, r, token, "tenant", "tenant "+string(name), v, g.err)
 }
 
@@ -466,7 +470,24 @@ func (s *website) enginePage(w http.ResponseWriter, r *http.Request, token view.
 	v.Operations = many(g, s.reader.Operations, of, fewItems)
 	v.Failing = s.failing(g, of)
 	v.Orphans = many(g, s.reader.Orphans, of, manyItems)
+	v.Stops = s.stopsOver(g, "", name)
 	s.show(w, r, token, "engine", "engine "+string(name), v, g.err)
+}
+
+// stopsOver returns the emergency stops over a tenant or an engine.
+func (s *website) stopsOver(g *gather, t fleet.TenantName, e fleet.EngineName) (
+	over []mirror.Stop) {
+	if g.err != nil {
+		return nil
+	}
+	var stops []mirror.Stop
+	stops, g.err = s.reader.Stops(g.ctx, g.scope)
+	for _, stop := range stops {
+		if stop.Covers(t, e) {
+			over = append(over, stop)
+		}
+	}
+	return over
 }
 
 // orphansPage lists orphans. Only the platform may see it.

@@ -18,9 +18,10 @@ type frame struct {
 	Tenant  fleet.TenantName
 	Version string
 	Now     time.Time
-	Trail   []crumb    // from the list to the page, which is not in it
-	Nav     []navGroup // none before login
-	Query   string     // of the search
+	Trail   []crumb       // from the list to the page, which is not in it
+	Nav     []navGroup    // none before login
+	Query   string        // of the search
+	session *view.Session // of a person; nil: a token, which changes nothing from the page
 	around
 }
 
@@ -50,7 +51,8 @@ type (
 
 // frame returns the frame of a page without navigation.
 func (s *website) frame(title string, token view.Token) frame {
-	f := frame{Title: title, Tenant: token.Tenant, Version: s.version, Now: s.now().UTC()}
+	f := frame{Title: title, Tenant: token.Tenant, Version: s.version, Now: s.now().UTC(),
+		session: token.SignedIn}
 	if token.Name != "" {
 		f.Who = token.Subject()
 	}

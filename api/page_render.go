@@ -35,7 +35,7 @@ var kindsOf = map[string]string{
 	"agents": "agent engine", "pulls": "pull", "pull": "pull hold", "rings": "ring engine",
 	"pools": "pool engine", "freezes": "freeze hold", "rollouts": "rollout",
 	"rollout": "rollout", "orphans": "engine", "unproven": "engine", "differences": "ring",
-	"application": "", "failure": "", "signin": "",
+	"application": "", "failure": "", "signin": "", "confirm": "",
 }
 
 var pages = parsePages("signin", "signedin", "sessions", "tenants",
@@ -43,7 +43,7 @@ var pages = parsePages("signin", "signedin", "sessions", "tenants",
 	"environment",
 	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
 	"freezes", "pulls", "pull", "differences", "failure", "list", "deployment", "revision",
-	"operation", "search", "services")
+	"operation", "search", "services", "confirm")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}

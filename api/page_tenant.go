@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -20,6 +21,9 @@ const (
 func pageAsksFor(r *http.Request) scopeAsked {
 	a := scopeAsked{named: fleet.TenantName(r.PathValue("tenant")),
 		changes: r.Method != http.MethodGet}
+	if strings.HasPrefix(r.URL.Path, doPath) { // the confirmation has the scope of its change
+		a.named, a.changes = tenantIn(r.URL.Query()), true
+	}
 	if cookie, err := r.Cookie(tenantCookieName(r)); err == nil {
 		a.chosen = fleet.TenantName(cookie.Value)
 	}

@@ -31,6 +31,8 @@ type portal struct {
 	*site
 	dex   *stack.Dex
 	store *postgres.Store
+	fleet *apitest.Store // what the sessions are used on
+	now   func() time.Time
 }
 
 // newPortal starts a portal with alice, a member of acme, and bob, of acme and globex.
@@ -79,7 +81,16 @@ func newPortal(t *testing.T) *portal {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.dex.Stop() })
-	config := configOf(apitest.New(content()))
+	p.fleet = apitest.New(content())
+	config := configOf(p.fleet)
+	config.Now = func() time.Time {
+		if p.now != nil {
+			return p.now()
+		}
+		return time.Now()
+	}
+	config.Inspector = apitest.NewInspector(map[fleet.ApplicationID]apitest.Resources{
+		acmeWeb: resources()})
 	config.Sessions, config.Hub = store.Sessions, p.url
 	config.Limits = api.SessionLimits{Idle: time.Hour, Absolute: 8 * time.Hour, Refresh: time.Hour}
 	config.SignIn = signin.New([]signin.Config{{Kind: signin.OIDC, Name: "corp", Title: "Corp",
@@ -104,6 +115,7 @@ func (p *portal) grant(ctx context.Context) {
 			Path:   "fleet/tenants/" + name + ".yaml",
 			Tenant: &fleet.TenantSpec{Members: []string{"group:" + name}}})
 	}
+	record.Declarations[1].Tenant.Owners = []string{"group:globex"}
 	lease, ok, err := p.store.Leases.Acquire(ctx, "reconciler", "test", time.Hour)
 	if err != nil || !ok {
 		p.t.Fatal(ok, err)

@@ -295,6 +295,9 @@ type Sessions interface {
 	// that only the plaintext opens it.
 	CreateSession(ctx context.Context, session view.Session, once string, refresh []byte) (
 		made view.Session, plaintext string, err error)
+	// UseOnce records the use of a name that may be used once in a day; mirror.ErrReplayed if it
+	// was used.
+	UseOnce(ctx context.Context, name string) error
 	// RevokeSession ends a session at once; mirror.ErrNotFound if there is none of that ID, or if
 	// it is not of the person (nil: of anybody).
 	RevokeSession(ctx context.Context, id string, of *access.Person, by string) error

@@ -206,6 +206,24 @@ func (s *Sessions) CreateSession(ctx context.Context, v view.Session, once strin
 	return v, plaintext, nil
 }
 
+// UseOnce records the use of a name that may be used once in a day, among the names of sign-ins.
+// mirror.ErrReplayed when it was used.
+func (s *Sessions) UseOnce(ctx context.Context, name string) error {
+	used := sha256.Sum256([]byte(name))
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `INSERT INTO sign_ins (hash) VALUES ($1) ON CONFLICT DO NOTHING`,
+			used[:])
+		if err == nil && tag.RowsAffected() == 0 {
+			err = mirror.ErrReplayed
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("use once: %w", err)
+	}
+	return nil
+}
+
 // RevokeSession ends a session at once. An ended one is unchanged. mirror.ErrNotFound when there is
 // none with that ID, or when it is not of the person (nil: of anybody).
 func (s *Sessions) RevokeSession(ctx context.Context, id string, of *access.Person,

@@ -1,0 +1,166 @@
+package api_test
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/api/apitest"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+const (
+	syncPath = "/do/sync?deployment=web&environment=prod&tenant=acme"
+	stopPath = "/do/stop?name=acme&scope=tenant"
+)
+
+// submit sends the form of a confirmation as a browser does.
+func (p *portal) submit(c *http.Client, path, token, site string) answer {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+path,
+		strings.NewReader(url.Values{"confirmation": {token}, "reason": {"tests"}}.Encode()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", site)
+	return p.by(c, req)
+}
+
+// confirmationIn returns the token of a confirmation's form.
+func confirmationIn(page string) string {
+	found := regexp.MustCompile(`name="confirmation" value="([^"]*)"`).FindStringSubmatch(page)
+	if found == nil {
+		return ""
+	}
+	return html.UnescapeString(found[1])
+}
+
+func (p *portal) signedIn(name string) *http.Client {
+	p.t.Helper()
+	c := p.browser()
+	p.want(p.visit(c, p.begin(c, name+"@example.com", name[:1], "/")), http.StatusOK)
+	return c
+}
+
+func TestAPersonChangesFromThePageWhatItHasShown(t *testing.T) {
+	p := newPortal(t)
+	alice, bob := p.signedIn("alice"), p.signedIn("bob")
+	const app = "/tenants/acme/applications/web/prod"
+
+	t.Run("buttons are for who may", func(t *testing.T) {
+		p.want(p.visit(alice, p.url+app), http.StatusOK, `href="/do/sync?`, `href="/do/refresh?`)
+		for path, token := range map[string]string{app: platformToken, "/": platformToken,
+			"/holds": platformToken} {
+			if a := p.page(path, token); strings.Contains(a.body, `href="/do/`) {
+				t.Errorf("%s offers a change to a token", path)
+			}
+		}
+		if a := p.visit(alice, p.url+"/holds"); strings.Contains(a.body, "/do/release") {
+			t.Error("a member may release")
+		}
+	})
+	t.Run("an action is done once, as it was shown", func(t *testing.T) {
+		shown := p.visit(alice, p.url+syncPath+"&prune=true")
+		p.want(shown, http.StatusOK, "Sync acme/web@prod", "Argo CD applies the manifests")
+		token := confirmationIn(shown.body)
+		p.want(p.submit(alice, syncPath, token, "same-origin"), http.StatusConflict,
+			"Something has changed since you looked") // the same without prune
+		done := p.submit(alice, syncPath+"&prune=true", token, "same-origin")
+		p.want(done, http.StatusSeeOther)
+		to := done.header.Get("Location")
+		p.want(p.visit(alice, p.url+to), http.StatusOK, "acme/web@prod", "user:corp/alice")
+		p.want(p.submit(alice, syncPath+"&prune=true", token, "same-origin"), http.StatusConflict,
+			"it was used already", "confirm again")
+		acts, _, err := p.fleet.Actions(t.Context(), view.Scope{}, view.Filter{},
+			view.Page{Limit: 9})
+		if err != nil || len(acts) != 1 || !acts[0].Options.Prune || acts[0].Note != "tests" {
+			t.Errorf("%v %+v", err, acts)
+		}
+	})
+	t.Run("a forged token, and one of another session or site, are refused",
+		func(t *testing.T) {
+			token := confirmationIn(p.visit(alice, p.url+stopPath).body)
+			other := p.signedIn("alice")
+			p.want(p.submit(other, stopPath, token, "same-origin"), http.StatusForbidden,
+				"not one that this session has got", "Next:")
+			for _, forged := range []string{"", "a.b.c", token[:len(token)-2] + "xx", "x" + token} {
+				p.want(p.submit(alice, stopPath, forged, "same-origin"), http.StatusForbidden,
+					"not one that this session has got")
+			}
+			p.want(p.submit(alice, stopPath, token, "cross-site"), http.StatusForbidden,
+				"another site has sent it", "Next:")
+			stops, err := p.fleet.Stops(t.Context(), view.Scope{})
+			if err != nil || len(stops) != 0 {
+				t.Errorf("%v %+v", err, stops)
+			}
+		})
+	t.Run("an old token shows the change again", func(t *testing.T) {
+		token := confirmationIn(p.visit(alice, p.url+stopPath).body)
+		p.now = func() time.Time { return time.Now().Add(6 * time.Minute) }
+		again := p.submit(alice, stopPath, token, "same-origin")
+		p.now = nil
+		p.want(again, http.StatusConflict, "older than five minutes", `name="confirmation"`)
+	})
+	t.Run("a stop lists what it covers, and is ended in the same way", func(t *testing.T) {
+		shown := p.visit(alice, p.url+stopPath)
+		p.want(shown, http.StatusOK, "acme/prod", "on eu-1")
+		p.want(p.submit(alice, stopPath, confirmationIn(shown.body), "same-origin"),
+			http.StatusSeeOther)
+		p.want(p.visit(alice, p.url+"/tenants/acme"), http.StatusOK, "tests",
+			"/do/resume?name=acme&amp;scope=tenant")
+		p.want(p.visit(alice, p.url+syncPath), http.StatusOK, "an emergency stop is in force")
+		resume := "/do/resume?name=acme&scope=tenant"
+		shown = p.visit(alice, p.url+resume)
+		p.want(shown, http.StatusOK, "Stop that ends", "user:corp/alice", "tests")
+		p.fleet.Change(func(m *apitest.Mirror) { m.Stops[0].Reason = "another" })
+		p.want(p.submit(alice, resume, confirmationIn(shown.body), "same-origin"),
+			http.StatusConflict, "Something has changed since you looked", "another")
+		shown = p.visit(alice, p.url+resume)
+		p.want(p.submit(alice, resume, confirmationIn(shown.body), "same-origin"),
+			http.StatusSeeOther)
+		p.want(p.submit(alice, resume, confirmationIn(shown.body), "same-origin"),
+			http.StatusConflict, "it is not stopped")
+	})
+	t.Run("nothing of another tenant, and nothing beyond the role", func(t *testing.T) {
+		for _, path := range []string{"/do/stop?name=globex&scope=tenant",
+			"/do/sync?deployment=web&environment=prod&tenant=globex", "/do/nothing",
+			"/do/resume?name=globex&scope=tenant"} {
+			a := p.visit(alice, p.url+path)
+			p.want(a, http.StatusNotFound)
+			if strings.Contains(a.body, "eu-1") {
+				t.Errorf("%s shows something", path)
+			}
+		}
+		for _, path := range []string{"/do/stop?scope=fleet", "/do/stop?name=eu-1&scope=engine",
+			"/do/release?revision=" + string(rev1), "/do/release?tenant=acme&revision=" +
+				string(rev1), "/do/approve-rollout?tenant=acme&deployment=web"} {
+			p.want(p.visit(alice, p.url+path), http.StatusForbidden, "Next:")
+		}
+	})
+	t.Run("the cookie of a pasted token changes nothing", func(t *testing.T) {
+		p.want(p.page(stopPath, platformToken), http.StatusForbidden, "sign in as a person")
+	})
+	t.Run("an owner releases what the tenant's freeze holds", func(t *testing.T) {
+		p.fleet.Change(func(m *apitest.Mirror) {
+			m.Holds = append(m.Holds, mirror.Hold{Revision: rev1, Reason: mirror.HoldFrozen,
+				Tenant: "globex", Message: "weekend", Items: []fleet.ObjectKey{{Engine: "eu-1",
+					Kind: fleet.ObjectApplication, Name: "globex-web-prod"}}})
+		})
+		release := "/do/release?revision=" + string(rev1) + "&tenant=globex"
+		shown := p.visit(bob, p.url+release)
+		p.want(shown, http.StatusOK, "weekend", "globex-web-prod")
+		if strings.Contains(shown.body, "too many of") {
+			t.Error("it lists what an owner may not release")
+		}
+		p.want(p.submit(bob, release, confirmationIn(shown.body), "same-origin"),
+			http.StatusSeeOther)
+		p.want(p.visit(bob, p.url+release), http.StatusForbidden, "wait for another reason")
+	})
+}
