@@ -233,7 +233,7 @@ func (s *Server) previewRestart(ctx context.Context, in *previewIn, p *wire.Acti
 		p.Add(w.ResourceRef, fmt.Sprintf("Restart %d Pods", w.Pods))
 	}
 	if len(p.Resources) == 0 && p.Refused == "" {
-		p.Refused = "it has no Deployment, StatefulSet, DaemonSet or Rollout of its own"
+		p.Refused = "it has no Deployment, StatefulSet or DaemonSet of its own"
 	}
 }
 

@@ -111,6 +111,11 @@ func TestAPreviewShowsWhatAnActionWouldDo(t *testing.T) {
 		!strings.Contains(with.Note, "not with v9") {
 		t.Errorf("with prune: %+v", with)
 	}
+	restart := see("restart", "")
+	if len(restart.Resources) != 1 || restart.Resources[0].UID != "u" ||
+		restart.Resources[0].Change != "Restart 2 Pods" || restart.Refused != "" {
+		t.Errorf("restart: %+v", restart)
+	}
 	s.want(s.get(actedOn+"/preview/terminate", readerToken), http.StatusOK, "may only read")
 	s.want(s.get(strings.Replace(actedOn, "acme", "globex", 1)+"/preview/sync", acmeToken),
 		http.StatusNotFound, "")

@@ -26,14 +26,14 @@ type actionFlags struct {
 }
 
 func (f *actionFlags) add(cmd *cobra.Command, a *app) {
-	f.addYes(cmd)
+	addYes(cmd, &f.yes)
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until it has ended, and show the result")
 	cmd.Flags().StringVar(&f.ask.Note, "note", "", "reason, for the record")
 	a.completeOne(cmd, "applications")
 }
 
-func (f *actionFlags) addYes(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+func addYes(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
 }
 
 func (f *actionFlags) addResources(cmd *cobra.Command) {
@@ -81,6 +81,95 @@ func terminateCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+func restartCommand(a *app) *cobra.Command {
+	var f actionFlags
+	cmd := &cobra.Command{
+		Use:   "restart " + anApplication + " [KIND/NAME...]",
+		Short: "Replace the Pods of an Application's workloads, a few at a time",
+		Long: "It does what `kubectl rollout restart` does, for the Deployments, StatefulSets and\n" +
+			"DaemonSets that the sources of the Application declare, or for the named ones:\n" +
+			"each workload replaces its Pods by its own strategy. It restarts exactly the\n" +
+			"objects that it has listed, and never a later one of the same name.",
+		Example: "  argosy restart acme/checkout@prod-eu\n" +
+			"  argosy restart acme/checkout@prod-eu Deployment/web StatefulSet/db --yes --wait",
+		Args: cobra.MinimumNArgs(1),
+	}
+	f.add(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.restart(cmd.Context(), args[0], args[1:], &f)
+	}
+	return cmd
+}
+
+// restart asks for the restart of the listed workloads, by their UIDs.
+func (a *app) restart(ctx context.Context, name string, only []string, f *actionFlags) error {
+	id, err := applicationID(name)
+	if err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	p, err := c.PreviewAction(ctx, id, mirror.ActionRestart, mirror.ActionOptions{})
+	if err != nil {
+		return err
+	}
+	if len(only) > 0 {
+		if err := onlyWorkloads(&p, only); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.Resources {
+		f.ask.Resources = append(f.ask.Resources, mirror.ActionResource{Group: r.Group,
+			Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID})
+	}
+	if !f.yes {
+		a.showPreview(p, nil)
+		if err := a.confirm(fmt.Sprintf("restart %s of %s?", plural(len(p.Resources), "workload"),
+			id)); err != nil {
+			return err
+		}
+	}
+	if p.More > 0 {
+		return fmt.Errorf("application %s has %s more than one restart takes; name some", id,
+			plural(p.More, "workload"))
+	}
+	return a.request(ctx, c, id, mirror.ActionRestart, f)
+}
+
+// onlyWorkloads keeps the named workloads of a preview.
+func onlyWorkloads(p *wire.ActionPreview, only []string) error {
+	all := p.Resources
+	p.Resources = nil
+	for _, text := range only {
+		want, err := parseResource(text)
+		if err != nil {
+			return err
+		}
+		if want.Group == "" {
+			want.Group = "apps"
+		}
+		before := len(p.Resources)
+		for _, r := range all {
+			if r.Group == want.Group && strings.EqualFold(r.Kind, want.Kind) &&
+				r.Name == want.Name && (want.Namespace == "" || r.Namespace == want.Namespace) {
+				p.Resources = append(p.Resources, r)
+			}
+		}
+		switch found := len(p.Resources) - before; {
+		case found == 0 && p.Note != "":
+			return fmt.Errorf("%s: %s", text, p.Note)
+		case found == 0:
+			return fmt.Errorf("%s: it is no Deployment, StatefulSet or DaemonSet of %s; "+
+				"`argosy restart %s` lists them and asks", text, p.Application, p.Application)
+		case found > 1:
+			return fmt.Errorf("%s: it is in %d namespaces; write KIND/NAMESPACE/NAME", text, found)
+		}
+	}
+	return nil
+}
+
 // syncDeclared adds to the command for own Applications what syncs declared ones.
 func (a *app) syncDeclared(cmd *cobra.Command, f *actionFlags) {
 	cmd.Use = "sync " + anApplication + " | TENANT/ENV APPLICATION"
@@ -126,6 +215,12 @@ func (a *app) act(ctx context.Context, kind mirror.ActionKind, name string, f *a
 			return err
 		}
 	}
+	return a.request(ctx, c, id, kind, f)
+}
+
+// request asks for the action, and follows it with --wait.
+func (a *app) request(ctx context.Context, c *client.Client, id fleet.ApplicationID,
+	kind mirror.ActionKind, f *actionFlags) error {
 	f.ask.Request = rand.Text()
 	asked, err := c.Act(ctx, id, kind, f.ask)
 	if err != nil {

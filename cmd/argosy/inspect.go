@@ -39,7 +39,7 @@ func parseResource(text string) (r view.ResourceRef, err error) {
 	}
 	r.Kind, r.Group, _ = strings.Cut(r.Kind, ".")
 	if r.Kind == "" || r.Name == "" {
-		return r, fmt.Errorf("--resource %s: write KIND/NAME, such as Deployment/checkout, or "+
+		return r, fmt.Errorf("resource %s: write KIND/NAME, such as Deployment/checkout, or "+
 			"KIND/NAMESPACE/NAME", text)
 	}
 	return r, nil

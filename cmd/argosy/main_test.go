@@ -17,6 +17,8 @@ import (
 
 	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/api/apitest"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // binary is the folder of the argosy that the scripts run: the real one, built as `make build`
@@ -69,6 +71,20 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// workloads is a tree with two workloads of the sources, and one that an operator has made.
+func workloads() mirror.Tree {
+	node := func(group, kind, name string, parent int) mirror.TreeNode {
+		return mirror.TreeNode{ResourceRef: mirror.ResourceRef{Group: group, Kind: kind,
+			Namespace: "shop", Name: name, UID: kind + name}, Parent: parent,
+			Managed: parent < 0 && name != "of-an-operator"}
+	}
+	return mirror.Tree{Nodes: []mirror.TreeNode{node("apps", "Deployment", "checkout", -1),
+		node("apps", "ReplicaSet", "checkout-1", 0), node("", "Pod", "checkout-1-a", 1),
+		node("", "Pod", "checkout-1-b", 1), node("apps", "StatefulSet", "db", -1),
+		node("", "Pod", "db-0", 4), node("apps", "StatefulSet", "of-an-operator", -1),
+		node("", "Service", "checkout", -1)}}
+}
+
 // serve serves the mirror by the real API until the test ends.
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
 	server := api.New(
@@ -77,7 +93,9 @@ func serve(store *apitest.Store, onEnd func(func())) (url string) {
 				AuditReader: store,
 				Finder:      store,
 				Simulator:   store},
-			Decider: store, Tokens: store, Agents: store, Version: "test"})
+			Decider: store, Tokens: store, Agents: store, Version: "test",
+			Inspector: apitest.NewInspector(map[fleet.ApplicationID]apitest.Resources{
+				drawnID: {Tree: workloads()}})})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})

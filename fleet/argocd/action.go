@@ -97,6 +97,9 @@ func (e *Engine) actStep(ctx context.Context, q engine.ActionRequest, lease mirr
 		return engine.ActionProgress{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
 			engine.ErrFenced, a.Epoch, lease.Epoch)
 	case a.marks[annotationAction+string(q.Kind)] == q.ID:
+		if q.Kind == mirror.ActionRestart {
+			return e.actRestart(ctx, q, a, lease, true)
+		}
 		return e.actEnd(ctx, q, a, lease)
 	case a.Deleting:
 		return actRefused("it is being deleted")
@@ -104,6 +107,8 @@ func (e *Engine) actStep(ctx context.Context, q engine.ActionRequest, lease mirr
 		return waiting(movesText), nil
 	case a.Parked || a.skipReconcile:
 		return waiting(parkedText), nil
+	case q.Kind == mirror.ActionRestart:
+		return e.actRestart(ctx, q, a, lease, false)
 	}
 	patch, out, err := actBegin(q, a)
 	if patch == nil || err != nil {

@@ -208,6 +208,12 @@ func (c cluster) object(ctx context.Context, id fleet.EnvironmentID, n mirror.Tr
 	if err != nil {
 		return nil, err
 	}
+	return c.objectAt(ctx, id, n, path)
+}
+
+// objectAt is object with the path of the node's object.
+func (c cluster) objectAt(ctx context.Context, id fleet.EnvironmentID, n mirror.TreeNode,
+	path string) (map[string]any, error) {
 	accept := plainJSON
 	if isSecret(n) {
 		accept = metadataOnly

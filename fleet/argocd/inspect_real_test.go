@@ -165,7 +165,7 @@ func nodeNamed(t mirror.Tree, kind, prefix string) (mirror.TreeNode, bool) {
 	return mirror.TreeNode{}, false
 }
 
-func TestResourcesOfARealArgoCD(t *testing.T) {
+func TestResourcesAndActionsOfARealArgoCD(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
 			l := newInspectLab(t, version)
@@ -175,6 +175,7 @@ func TestResourcesOfARealArgoCD(t *testing.T) {
 			l.showsEvents()
 			l.readsNothingElse()
 			l.showsSyncs()
+			l.actsOnIt()
 			l.readsALargeTree()
 			l.endsWithAHangingRedis()
 		})

@@ -150,6 +150,8 @@ type ActionRequest struct {
 	Key     fleet.ObjectKey
 	Tenant  fleet.TenantName
 	Options mirror.ActionOptions
+	// RequestedAt is when the person has asked, by the store's clock. A restart writes it.
+	RequestedAt time.Time
 	// Outcome is ActionProgress.Outcome once that and the results are stored.
 	Outcome mirror.OperationState
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // ActionKinds are all kinds of actions.
-var ActionKinds = []ActionKind{ActionRefresh, ActionSync, ActionTerminate}
+var ActionKinds = []ActionKind{ActionRefresh, ActionSync, ActionTerminate, ActionRestart}
 
 // Operation returns the kind of the action's operation.
 func (k ActionKind) Operation() OperationKind {
@@ -143,7 +143,7 @@ func (a Action) Application() fleet.ApplicationID {
 // ResourceResult is what an operation did to one resource, or would do.
 type ResourceResult struct {
 	ActionResource
-	// Synced, SyncFailed, Pruned, PruneSkipped, Restarted or the phase of a hook
+	// Synced, SyncFailed, Pruned, PruneSkipped, Restarted, RestartFailed or the phase of a hook
 	Status  string `json:"status"`
 	Hook    string `json:"hook,omitempty"`    // the phase in which it runs
 	Message string `json:"message,omitempty"` // of Argo CD or the API server; at most 1 KiB
@@ -194,7 +194,7 @@ func Restartable(t Tree) []RestartedWorkload {
 
 func restarts(r ResourceRef) bool {
 	switch r.Group + "/" + r.Kind {
-	case "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "argoproj.io/Rollout":
+	case "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet":
 		return true
 	}
 	return false

@@ -246,7 +246,8 @@ func (a *actions) ask(ctx context.Context, q mirror.Action) (engine.ActionProgre
 	ctx, end := a.lease.Writing(ctx)
 	defer end()
 	out, err := a.actor.Act(ctx, engine.ActionRequest{ID: q.ID, Kind: q.Kind, Key: q.Key,
-		Tenant: q.Tenant, Options: q.Options, Outcome: q.Outcome}, a.lease.Lease())
+		Tenant: q.Tenant, Options: q.Options, RequestedAt: q.RequestedAt, Outcome: q.Outcome},
+		a.lease.Lease())
 	return out, a.refusal(err)
 }
 

@@ -752,6 +752,7 @@ func (f *Fake) actBegin(o *stored, q engine.ActionRequest, live engine.Live, lea
 			return engine.ActionProgress{State: mirror.OperationPending}, nil
 		}
 		state["phase"] = "Terminating"
+	case mirror.ActionRestart: // it has no workloads: the mark alone
 	case mirror.ActionSync:
 		if live.Operating {
 			return engine.ActionProgress{State: mirror.OperationPending}, nil
