@@ -15,6 +15,7 @@ import (
 
 func releaseCommand(a *app) *cobra.Command {
 	var note string
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "release REVISION",
 		Short: "Release the held changes of a revision, exactly as `get holds` lists them",
@@ -22,24 +23,27 @@ func releaseCommand(a *app) *cobra.Command {
 			"history, and a freeze holds the changes to its environments. The platform\n" +
 			"releases them all; with a token of an owner, a tenant releases what its own\n" +
 			"freezes hold. A release is bound to the revision and recorded with your token's\n" +
-			"name.\n" +
+			"name. On a terminal the command lists the changes first, and asks.\n" +
 			"REVISION is a commit id of the config repo, in full or at least its first 7\n" +
 			"digits.",
 		Example: "  argosy get holds\n  argosy release 4f1c9e2a --note 'planned: team x has left'",
 		Args:    exactly("REVISION"),
 	}
 	cmd.Flags().StringVar(&note, "note", "", "reason, for the record")
+	addYes(cmd, &yes)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
-		revision := fleet.Revision(args[0])
-		if len(revision) < 40 {
-			holds, err := c.Holds(cmd.Context(), view.Filter{}, 0)
-			if err != nil {
+		revision, asks := fleet.Revision(args[0]), !yes && isTerminal(a.in)
+		var holds []mirror.Hold
+		if len(revision) < 40 || asks {
+			if holds, err = c.Holds(cmd.Context(), view.Filter{}, 0); err != nil {
 				return err
 			}
+		}
+		if len(revision) < 40 {
 			revision, err = pick(args[0], holds, func(h mirror.Hold) fleet.Revision {
 				return h.Revision
 			})
@@ -48,6 +52,11 @@ func releaseCommand(a *app) *cobra.Command {
 					"`argosy get holds`", args[0])
 			}
 			if err != nil {
+				return err
+			}
+		}
+		if asks {
+			if err := a.confirmRelease(holds, revision); err != nil {
 				return err
 			}
 		}
@@ -64,12 +73,7 @@ func releaseCommand(a *app) *cobra.Command {
 				what); err != nil {
 				return err
 			}
-			for _, item := range h.Items {
-				a.hint("  %s %s on %s", item.Kind, item.Name, item.Engine)
-			}
-			for _, path := range h.Paths {
-				a.hint("  %s", path)
-			}
+			a.showHeldChanges(h)
 		}
 		return nil
 	}
@@ -82,25 +86,34 @@ type coverage struct{ tenant, engine string }
 func stopCommand(a *app) *cobra.Command {
 	var over coverage
 	var reason string
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop every write to engines at once (emergency stop)",
 		Long: "Without --tenant or --engine it stops the whole fleet. Workloads keep running;\n" +
 			"Argosy creates, changes and deletes nothing until `argosy resume`. A stop\n" +
-			"survives restarts.",
+			"survives restarts. The command lists the tenants and engines that it covers with\n" +
+			"the number of their Applications, and asks; a script needs --yes, which reads\n" +
+			"nothing first.",
 		Example: "  argosy stop --reason 'incident 42'\n" +
 			"  argosy stop --tenant acme --reason 'bad rollout'\n" +
-			"  argosy stop --engine eu-1",
+			"  argosy stop --engine eu-1 --yes",
 		Args: exactly(),
 	}
 	over.flags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, for people who find it stopped")
+	addYes(cmd, &yes)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
 		scope, name := over.scope()
+		if !yes {
+			if err := a.confirmStop(cmd.Context(), c, scope, name); err != nil {
+				return err
+			}
+		}
 		inForce, err := c.Stop(cmd.Context(), wire.StopRequest{
 			Scope: scope, Name: name, Reason: reason})
 		if err != nil {
@@ -115,19 +128,28 @@ func stopCommand(a *app) *cobra.Command {
 
 func resumeCommand(a *app) *cobra.Command {
 	var over coverage
+	var yes bool
 	cmd := &cobra.Command{
-		Use:     "resume",
-		Short:   "End an emergency stop",
+		Use:   "resume",
+		Short: "End an emergency stop",
+		Long: "Argosy writes again what has changed meanwhile. On a terminal the command lists the\n" +
+			"tenants and engines that it covers first, and asks.",
 		Example: "  argosy get stops\n  argosy resume\n  argosy resume --tenant acme",
 		Args:    exactly(),
 	}
 	over.flags(cmd)
+	addYes(cmd, &yes)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
 		scope, name := over.scope()
+		if !yes {
+			if err := a.confirmResume(cmd.Context(), c, scope, name); err != nil {
+				return err
+			}
+		}
 		done, err := c.Resume(cmd.Context(), wire.ResumeRequest{Scope: scope, Name: name})
 		if err != nil {
 			return err

@@ -37,7 +37,8 @@ func rolloutsCommand(a *app) *cobra.Command {
 			"`argosy describe rollout %s` shows its progress"),
 		rolloutCommand(a, mirror.ApproveRollout, "approved",
 			"Let the wave begin that awaits approval",
-			"It approves one wave: a later one asks again.",
+			"It approves one wave: a later one asks again. On a terminal the command lists the\n"+
+				"environments of the wave first, and asks.",
 			"`argosy describe rollout %s` shows its progress"))
 	return cmd
 }
@@ -51,6 +52,10 @@ func rolloutCommand(a *app, verb mirror.RolloutVerb, done, short, long,
 		Args:    exactly("TENANT/DEPLOYMENT"),
 	}
 	cmd.Flags().StringVar(&d.Reason, "reason", "", "reason, for the record")
+	var yes bool
+	if verb == mirror.ApproveRollout {
+		addYes(cmd, &yes)
+	}
 	a.completeOne(cmd, "rollouts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := rolloutOf(args[0])
@@ -60,6 +65,11 @@ func rolloutCommand(a *app, verb mirror.RolloutVerb, done, short, long,
 		c, err := a.connect()
 		if err != nil {
 			return err
+		}
+		if verb == mirror.ApproveRollout && !yes {
+			if err := a.confirmWave(cmd.Context(), c, id); err != nil {
+				return err
+			}
 		}
 		d.Tenant, d.Deployment = id.Tenant, id.Name
 		if _, err := c.DecideRollout(cmd.Context(), d); err != nil {

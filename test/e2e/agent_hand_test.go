@@ -278,7 +278,7 @@ func (s *site) remembersAStop(t *testing.T) {
 			return ""
 		}
 	}
-	s.must(t, "stop", "--tenant", "acme", "--reason", "a test")
+	s.must(t, "stop", "--yes", "--tenant", "acme", "--reason", "a test")
 	defer s.argosy(t, "resume", "--tenant", "acme") // a second time where all is well
 	eventually(t, "the stop is kept on the cluster", marked(true))
 	s.must(t, "resume", "--tenant", "acme")

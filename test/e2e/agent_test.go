@@ -130,7 +130,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		eventually(t, "it is Healthy", f.healthy(t, edgeApp))
 	})
 	t.Run("an emergency stop reaches it", func(t *testing.T) {
-		f.must(t, "stop", "--tenant", "acme", "--reason", "a test")
+		f.must(t, "stop", "--yes", "--tenant", "acme", "--reason", "a test")
 		defer func() { f.must(t, "resume", "--tenant", "acme") }()
 		f.commit(t, "during the stop", changed())
 		eventually(t, "the row waits", f.agents(t, func(a view.Agent) string {

@@ -218,7 +218,7 @@ func TestATenantsTokenSeesThatTenantOnly(t *testing.T) {
 	if code == 0 || code2 == 0 || strings.ReplaceAll(stranger, "web", "nothing") != unknown {
 		t.Errorf("another tenant's Application and none differ:\n%s%s", stranger, unknown)
 	}
-	if _, _, code := f.argosyAs(t, token, "stop", "--reason", "not mine"); code != 4 {
+	if _, _, code := f.argosyAs(t, token, "stop", "--yes", "--reason", "not mine"); code != 4 {
 		t.Errorf("a tenant may stop the fleet: exit code %d", code)
 	}
 }

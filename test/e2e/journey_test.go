@@ -115,7 +115,7 @@ func TestAHandEditIsPutRight(t *testing.T) {
 func TestAnEmergencyStopStopsEveryWriteUntilResumed(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
-	f.must(t, "stop", "--reason", "test")
+	f.must(t, "stop", "--yes", "--reason", "test")
 	defer f.must(t, "resume")
 	eventually(t, "the stop is kept on the engines", func() string {
 		for _, engine := range []string{"eu-1", "us-1"} {

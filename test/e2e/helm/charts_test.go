@@ -212,7 +212,7 @@ func (w *setup) written() map[string][]string {
 // stops stops everything and goes on.
 func (w *setup) stops(p plane) {
 	w.t.Helper()
-	p.must("stop", "--reason", "a test")
+	p.must("stop", "--yes", "--reason", "a test")
 	for _, at := range w.instances() {
 		eventually(w.t, "the stop is kept in "+at.namespace, func() string {
 			m, err := at.cluster.Client().CoreV1().ConfigMaps(at.namespace).Get(w.t.Context(),
