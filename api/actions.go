@@ -110,7 +110,7 @@ func (s *Server) act(ctx context.Context, kind mirror.ActionKind, in *actIn) (
 			"wait until the move has ended: `argosy describe move "+id.In().String()+"`")
 	case errors.Is(err, mirror.ErrAgentCannotAct):
 		return nil, problem(http.StatusConflict, subject, mirror.ErrAgentCannotAct.Error(),
-			"sync it with a SyncRun in the config repo, or ask the people of the cluster")
+			"see `argosy get agents`; start the agent, or upgrade it")
 	case errors.Is(err, mirror.ErrTooManyActions):
 		return nil, problem(http.StatusTooManyRequests, subject, err.Error(),
 			"ask again when some have ended: list them with `argosy get operations`")

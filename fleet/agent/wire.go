@@ -43,6 +43,9 @@ const (
 	// ProtocolInspect is the first version whose agents read an Application's resources for people
 	// (ADR 0085).
 	ProtocolInspect = 5
+	// ProtocolActions is the first version whose agents carry out what people ask of single
+	// Applications (ADR 0096). An earlier one would never answer.
+	ProtocolActions = 5
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
 	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start
@@ -62,6 +65,8 @@ const (
 	MaxComparison = 64 << 10
 	MaxTasks      = 50      // of a response of PathComparisons
 	MaxEvent      = 8 << 20 // bytes of one message of the stream
+	// bytes of one ActionStatus; an agent shortens a longer one
+	MaxActionStatus = 256 << 10
 	// between keep-alives on an idle stream; three missed ones end the stream
 	Heartbeat = 15 * time.Second
 )
@@ -167,7 +172,10 @@ const (
 	// []mirror.StopEnd: the recent ends of stops that applied to the engine; precedes the first
 	// EventStops
 	EventStopEnds = "ends"
-	EventMoves    = "moves" // Moves: all Applications that move to or from the engine
+	// []Action: all open actions. They hold for this stream: an agent that is not connected begins
+	// none, because nobody knows how long ago they were requested.
+	EventActions = "actions"
+	EventMoves   = "moves" // Moves: all Applications that move to or from the engine
 	// Instance, or null: the Argo CD that the engine is to have; null if it is not managed
 	EventInstance = "instance"
 	// Shadow, or null: the comparison under the next Argo CD; null if there is none
@@ -219,6 +227,27 @@ type Sync struct {
 	Name      string `json:"name"`
 	Revision  string `json:"revision,omitempty"`
 	Prune     bool   `json:"prune,omitempty"`
+}
+
+// Action is mirror.Action without what follows from the row of its Application.
+type Action struct {
+	ID      string                `json:"id"`
+	Kind    mirror.ActionKind     `json:"kind"`
+	Name    string                `json:"name"`
+	Options mirror.ActionOptions  `json:"options,omitzero"`
+	State   mirror.OperationState `json:"state"` // as the hub knows it
+	Message string                `json:"message,omitempty"`
+	Late    bool                  `json:"late,omitempty"`
+	Outcome mirror.OperationState `json:"outcome,omitempty"`
+}
+
+// ActionStatus is mirror.ActionUpdate.
+type ActionStatus struct {
+	ID      string                  `json:"id"`
+	State   mirror.OperationState   `json:"state"`
+	Message string                  `json:"message,omitempty"`
+	Results []mirror.ResourceResult `json:"results,omitempty"`
+	Outcome mirror.OperationState   `json:"outcome,omitempty"`
 }
 
 // Moves are all Applications that move to or from the engine, at one moment. Rows is the number of
@@ -417,6 +446,8 @@ type Report struct {
 	Observed []Observed   `json:"observed,omitempty"`
 	Syncs    []SyncStatus `json:"syncs,omitempty"`
 	Moves    []MoveReport `json:"moves,omitempty"`
+	// how far the agent is with actions
+	Actions []ActionStatus `json:"actions,omitempty"`
 	// of the Argo CD that the agent installs; at most one, as a list like the others
 	Instances []InstanceReport `json:"instances,omitempty"`
 	// of Applications under the next Argo CD

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -78,16 +79,16 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 	if _, err := tx.Exec(ctx, sqlExpireActions, expiredText, of[0], of[1]); err != nil {
 		return a, err
 	}
-	var moving, agent bool
+	var moving, old bool // its agent is too old
 	var open int
 	err = tx.QueryRow(ctx, `
 		SELECT d.engine, d.name,
 			EXISTS (SELECT FROM application_moves m WHERE m.tenant = $1 AND m.environment = $2 AND m.deployment = $3 AND m.step <> 'Done'),
-			EXISTS (SELECT FROM agents g WHERE g.engine = d.engine AND g.ended_at IS NULL),
+			EXISTS (SELECT FROM agents g WHERE g.engine = d.engine AND g.ended_at IS NULL AND g.protocol < $4),
 			(SELECT count(*) FROM actions o WHERE o.tenant = $1 AND o.environment = $2 AND o.ended_at IS NULL)
 		FROM desired d WHERE d.kind = 'Application' AND d.tenant = $1 AND d.environment = $2 AND d.deployment = $3 AND NOT d.absent
 			AND live_tenant($1) IS NOT NULL
-		ORDER BY d.seq DESC LIMIT 1`, of...).Scan(&a.Key.Engine, &a.Key.Name, &moving, &agent, &open)
+		ORDER BY d.seq DESC LIMIT 1`, append(of, agent.ProtocolActions)...).Scan(&a.Key.Engine, &a.Key.Name, &moving, &old, &open)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return a, mirror.ErrNotFound
@@ -95,7 +96,7 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 		return a, err
 	case moving:
 		return a, mirror.ErrMoving
-	case agent:
+	case old:
 		return a, mirror.ErrAgentCannotAct
 	case open >= mirror.MaxOpenActions:
 		return a, mirror.ErrTooManyActions

@@ -3,8 +3,12 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -122,5 +126,57 @@ func TestOpenActionsAreBoundedAndExpire(t *testing.T) {
 	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE state = 'Failed' AND ended_at IS NOT NULL`); n !=
 		mirror.MaxOpenActions-1 {
 		t.Errorf("%d operations have failed", n)
+	}
+}
+
+// The agent reads its own engine's actions alone, and ends no other's. One of an earlier protocol
+// would never answer.
+func TestActionsBehindAnAgentNeedItsProtocolAndStayOnItsEngine(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	k.record(func(r *mirror.Record) {
+		r.Rows = []mirror.Row{application(string(acmeEdge), "acme", "a", "edge", "v1"),
+			application("globex.edge", "globex", "a", "edge", "v1")}
+	})
+	other := k.open(k.join("globex.edge", "g"), "one")
+	joined := k.join(acmeEdge, "a")
+	ask := actionOf("r", mirror.ActionRefresh)
+	ask.Environment = "edge"
+	for protocol, want := range map[int]error{0: mirror.ErrAgentCannotAct,
+		agent.ProtocolActions - 1: mirror.ErrAgentCannotAct} {
+		s := session(joined, "one")
+		s.Protocol = protocol
+		must(k.Agents.OpenAgent(ctx, s))(t)
+		if _, err := k.Decisions.RequestAction(ctx, view.Scope{}, ask); !errors.Is(err, want) {
+			t.Errorf("protocol %d: %v", protocol, err)
+		}
+	}
+	s := session(joined, "one")
+	s.Protocol = agent.ProtocolActions
+	o := must(k.Agents.OpenAgent(ctx, s))(t)
+	made := must(k.Decisions.RequestAction(ctx, view.Scope{Tenant: "acme"}, ask))(t)
+	news := must(k.Agents.AgentNews(ctx, -1, time.Time{}))(t)
+	if !slices.Equal(news.Actions, []fleet.EngineName{acmeEdge}) {
+		t.Errorf("news %+v", news)
+	}
+	if open := must(k.Agents.AgentActions(ctx, "globex.edge"))(t); len(open) != 0 {
+		t.Errorf("another agent reads %+v", open)
+	}
+	if open := must(k.Agents.AgentActions(ctx, acmeEdge))(t); len(open) != 1 ||
+		open[0].ID != made.ID || open[0].Key.Engine != acmeEdge {
+		t.Errorf("open %+v", open)
+	}
+	end := mirror.ActionUpdate{ID: made.ID, State: mirror.OperationSucceeded}
+	check(t, k.Work.UpdateAction(ctx, other.Lease, end))
+	if open := must(k.Agents.AgentActions(ctx, acmeEdge))(t); len(open) != 1 {
+		t.Error("another agent has ended it")
+	}
+	check(t, k.Work.UpdateAction(ctx, o.Lease, end))
+	if open := must(k.Agents.AgentActions(ctx, acmeEdge))(t); len(open) != 0 {
+		t.Errorf("it has ended: %+v", open)
+	}
+	if news := must(k.Agents.AgentNews(ctx, -1, time.Time{}))(t); len(news.Actions) != 0 {
+		t.Errorf("it has ended: %+v", news)
 	}
 }

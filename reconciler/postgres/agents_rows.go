@@ -118,6 +118,16 @@ func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mir
 	return all, wrap(err, "syncs for the agent of engine %s", engine)
 }
 
+// AgentActions returns the engine's open actions, oldest first; otherwise as AgentSyncs.
+func (s *Agents) AgentActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action,
+	error) {
+	all, err := agentRead(ctx, s, engine, scanAction, func(declared bool) (string, []any) {
+		return sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL AND $2 ORDER BY a.id`,
+			[]any{string(engine), declared}
+	})
+	return all, wrap(err, "actions for the agent of engine %s", engine)
+}
+
 // AgentMoves returns the Applications that move to or from the engine; otherwise as AgentRows.
 func (s *Agents) AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves, error) {
 	var moves registry.Moves
@@ -224,7 +234,7 @@ func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (r
 		var changed []string
 		var generations []int64
 		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
-			&n.Rows, &n.Syncs, &n.Moves, &n.Instances, &n.Inspections, &n.Ended, &changed,
+			&n.Rows, &n.Syncs, &n.Actions, &n.Moves, &n.Instances, &n.Inspections, &n.Ended, &changed,
 			&generations, &n.Life, &n.Confirmed)
 		n.Changed = make([]registry.Change, len(changed))
 		for i, id := range changed {
@@ -246,6 +256,7 @@ const (
 			SELECT a.engine FROM agents a WHERE a.tenant = '' AND a.ended_at IS NULL AND (
 				SELECT true FROM desired d WHERE $1::bigint >= 0 AND d.engine = a.engine AND d.seq > $1 AND d.seq <= m.seq ORDER BY d.seq LIMIT 1)),
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
+		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM actions q WHERE q.ended_at IS NULL) c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT from_engine AS engine FROM application_moves WHERE step <> 'Done'
 			UNION SELECT to_engine FROM application_moves WHERE step <> 'Done') c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT i.engine FROM instances i WHERE i.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes'

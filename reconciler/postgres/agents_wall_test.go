@@ -270,13 +270,17 @@ func TestRowsForAgentsAreReadAsTheirRole(t *testing.T) {
 			return err
 		},
 		"AgentSyncs": func() error { _, err := k.Agents.AgentSyncs(ctx, acmeEdge); return err },
+		"AgentActions": func() error {
+			_, err := k.Agents.AgentActions(ctx, acmeEdge)
+			return err
+		},
 	}
 	for name, read := range reads {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	exec(t, k.url, `REVOKE SELECT ON desired, syncs FROM argosy_agent`)
+	exec(t, k.url, `REVOKE SELECT ON desired, syncs, actions FROM argosy_agent`)
 	for name, read := range reads {
 		var refused *pgconn.PgError
 		if err := read(); !errors.As(err, &refused) || refused.Code != "42501" {

@@ -12,11 +12,12 @@ import (
 
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
+	"argosy.dev/argosy/test/example"
 )
 
 const yardApp = "acme/yard@yard"
 
-// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about deletions beyond the
+// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about actions, about deletions beyond the
 // cluster's own cap, about the order of waves, and about a network that has gone without a word.
 func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	f := edges.use(t)
@@ -42,6 +43,7 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	eventually(t, "it is synced to the newest commit", f.syncedTo(t, "yard", newer))
 
 	t.Run("a SyncRun that holds", func(t *testing.T) { s.rollsBack(t, old, newer) })
+	t.Run("what a person asks of an Application", func(t *testing.T) { s.acts(t, yardApp) })
 	t.Run("deletions beyond the cluster's own cap", func(t *testing.T) { s.holdsDeletions(t) })
 	t.Run("a network that has gone without a word", func(t *testing.T) { s.freezes(t) })
 	t.Run("waves", func(t *testing.T) {
@@ -83,6 +85,32 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 	})
 	s.remove(t, "the SyncRun goes", run)
 	delete(s.files, run)
+}
+
+// acts carries out each action on an Application. Nothing of it runs, so that no sync can be ended.
+func (s *site) acts(t *testing.T, app string) {
+	t.Helper()
+	act := func(want string, arguments ...string) {
+		t.Helper()
+		out := s.must(t, append(arguments, "--yes", "--wait")...)
+		if !strings.Contains(out, want) {
+			t.Errorf("argosy %s:\n%s", strings.Join(arguments, " "), out)
+		}
+	}
+	act("", "refresh", app, "--hard") // it fails unless the refresh succeeds
+	act("ConfigMap", "sync", app, "--dry-run")
+	act("ConfigMap", "sync", app)
+	if out, _, code := s.argosy(t, "terminate", app, "--yes", "--wait"); code == 0 {
+		t.Errorf("nothing runs, and it was ended:\n%s", out)
+	}
+	eventually(t, "automation goes on", func() string {
+		for _, a := range list[view.Application](t, s.system, "applications", "--tenant", "acme") {
+			if a.ID().String() == app && !example.Healthy(a) {
+				return fmt.Sprintf("%+v", a)
+			}
+		}
+		return ""
+	})
 }
 
 // syncEnded returns the state of an Application's sync until it has succeeded. It ignores syncs

@@ -61,7 +61,7 @@ func asProtocol4(to io.Writer, from io.Reader) error {
 		}
 		message.WriteString(line)
 		if line == "\n" || err != nil {
-			if event != agent.EventInspect {
+			if event != agent.EventInspect && event != agent.EventActions {
 				if _, err := to.Write(message.Bytes()); err != nil {
 					return err
 				}

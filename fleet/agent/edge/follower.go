@@ -87,6 +87,7 @@ type Follower struct {
 	syncs            []agent.Sync
 	syncStates       map[string]mirror.OperationState
 	syncsRead        bool
+	actions          actions
 	moves            moves
 	instance         *agent.Instance // as the hub has sent it, with the state reported since
 	shadow           *agent.Shadow   // likewise
@@ -108,6 +109,7 @@ func NewFollower(c FollowerConfig) *Follower {
 	}
 	f := &Follower{FollowerConfig: c, Outbox: NewOutbox(),
 		syncStates: map[string]mirror.OperationState{}, changed: make(chan struct{})}
+	f.actions.states = map[string]mirror.OperationState{}
 	f.Outbox.Accepted = f.accepted
 	f.inspections = newInspections(f)
 	return f
@@ -173,6 +175,7 @@ func (f *Follower) follow(ctx context.Context) error {
 		began := time.Now()
 		err := f.session(ctx)
 		f.Outbox.closeSession()
+		f.closeActions()
 		f.fail(err)
 		var end *TerminalError
 		var goAway *goAwayError
@@ -348,6 +351,12 @@ func (f *Follower) handle(event Event) error {
 			return unreadable(event, err)
 		}
 		f.handleSyncs(syncs)
+	case agent.EventActions:
+		var open []agent.Action
+		if err := json.Unmarshal(event.Data, &open); err != nil {
+			return unreadable(event, err)
+		}
+		f.setActions(open)
 	case agent.EventMoves:
 		var moves agent.Moves
 		if err := json.Unmarshal(event.Data, &moves); err != nil {
@@ -443,7 +452,7 @@ func (f *Follower) handleSyncs(syncs []agent.Sync) {
 		}
 	}
 	f.mu.Unlock()
-	f.Outbox.keepSyncs(func(id string) bool { return open[id] })
+	f.Outbox.keepReported(listSyncs, open)
 	call(f.Wake)
 }
 

@@ -50,6 +50,7 @@ const (
 	listAcks = iota
 	listObserved
 	listSyncs
+	listActions
 	listOwn
 	listMoves
 	listInstances
@@ -57,7 +58,7 @@ const (
 	listShadows
 )
 
-var listNames = [...]string{"acks", "observed", "syncs", "own", "moves",
+var listNames = [...]string{"acks", "observed", "syncs", "actions", "own", "moves",
 	"instances", "comparisons", "shadows"}
 
 // list holds the pending items of one kind, oldest first, and the hashes of the last reported ones.
@@ -141,6 +142,32 @@ func (o *Outbox) UpdateSync(end agent.SyncStatus) {
 	defer o.mu.Unlock()
 	end.Message = cut(end.Message)
 	o.put(listSyncs, end.ID, end, nil)
+}
+
+// updateAction reports how far an action is. A status that is too large for a report loses the
+// messages of its results first, and then results.
+func (o *Outbox) updateAction(s agent.ActionStatus) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.Message = cut(s.Message)
+	s.Results = slices.Clone(s.Results[:min(len(s.Results), mirror.MaxActionResources)])
+	for i := range s.Results {
+		s.Results[i].Message = cut(s.Results[i].Message)
+	}
+	for cleared := false; len(s.Results) > 0; {
+		if raw, err := json.Marshal(s); err != nil || len(raw) <= agent.MaxActionStatus {
+			break
+		}
+		if cleared {
+			s.Results = s.Results[:len(s.Results)/2]
+			continue
+		}
+		for i := range s.Results {
+			s.Results[i].Message = ""
+		}
+		cleared = true
+	}
+	o.put(listActions, s.ID, s, nil)
 }
 
 // ReportMove reports a step of a move. The end of a step is sent again if the hub does not answer
@@ -336,15 +363,13 @@ func (o *Outbox) forget(key fleet.ObjectKey) {
 	}
 }
 
-// keepSyncs drops the reported values of syncs that are not open any more.
-func (o *Outbox) keepSyncs(open func(id string) bool) {
+// keepReported drops the reported values of syncs or actions that are not open any more.
+func (o *Outbox) keepReported(at int, open map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for id := range o.lists[listSyncs].lastReported {
-		if !open(id) {
-			delete(o.lists[listSyncs].lastReported, id)
-		}
-	}
+	maps.DeleteFunc(o.lists[at].lastReported, func(id string, _ [sha256.Size]byte) bool {
+		return !open[id]
+	})
 }
 
 // Waiting returns the number of items that the hub has not accepted.
@@ -479,6 +504,7 @@ type envelope struct {
 	Acks     []json.RawMessage `json:"acks,omitempty"`
 	Observed []json.RawMessage `json:"observed,omitempty"`
 	Syncs    []json.RawMessage `json:"syncs,omitempty"`
+	Actions  []json.RawMessage `json:"actions,omitempty"`
 	Status   json.RawMessage   `json:"standing,omitempty"`
 	Own      []json.RawMessage `json:"own,omitempty"`
 	OwnWhole bool              `json:"ownWhole,omitempty"`
@@ -520,7 +546,7 @@ func (o *Outbox) next() (*inFlight, <-chan struct{}) {
 	}
 	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]),
 		Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
-		Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole,
+		Actions: raws(p.items[listActions]), Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole,
 		Moves: raws(p.items[listMoves]), Instances: raws(p.items[listInstances]),
 		Comparisons: raws(p.items[listComparisons]), Shadows: raws(p.items[listShadows])})
 	if err != nil {

@@ -38,6 +38,8 @@ type fakeStore struct {
 	acks     []mirror.Ack
 	seen     []mirror.Observation
 	ends     map[string]mirror.OperationState
+	actions  map[fleet.EngineName][]mirror.Action
+	acted    []mirror.ActionUpdate
 	statuses []registry.Report
 	orphans  map[fleet.ObjectKey]mirror.Orphan
 	own      []mirror.OwnApplication
@@ -66,7 +68,8 @@ func newFakeStore() *fakeStore {
 		rows:  map[fleet.EngineName][]mirror.Row{},
 		syncs: map[fleet.EngineName][]mirror.SyncRequest{}, leases: map[string]mirror.Lease{},
 		open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
-		ends: map[string]mirror.OperationState{}, life: "first",
+		ends:    map[string]mirror.OperationState{},
+		actions: map[fleet.EngineName][]mirror.Action{}, life: "first",
 		lives: map[fleet.EngineName]string{}, wants: map[fleet.EngineName]*mirror.Instance{},
 		packed: map[string][]byte{}, shadows: map[fleet.EngineName]*mirror.Shadow{},
 		reads: map[string]*fakeRead{}}
@@ -326,6 +329,24 @@ func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]
 	return slices.Clone(f.syncs[engine]), nil
 }
 
+func (f *fakeStore) AgentActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action,
+	error) {
+	if err := f.called(ctx, "AgentActions"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.actions[engine]), nil
+}
+
+func (f *fakeStore) UpdateAction(ctx context.Context, lease mirror.Lease,
+	u mirror.ActionUpdate) error {
+	return f.written(ctx, "UpdateAction", lease, func() error {
+		f.acted = append(f.acted, u)
+		return nil
+	})
+}
+
 func (f *fakeStore) AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves,
 	error) {
 	if err := f.called(ctx, "AgentMoves"); err != nil {
@@ -513,6 +534,11 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (re
 	for engine, syncs := range f.syncs {
 		if len(syncs) > 0 {
 			news.Syncs = append(news.Syncs, engine)
+		}
+	}
+	for engine, open := range f.actions {
+		if len(open) > 0 {
+			news.Actions = append(news.Actions, engine)
 		}
 	}
 	news.Instances = slices.Collect(maps.Keys(f.wants))

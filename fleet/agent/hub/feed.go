@@ -62,8 +62,8 @@ type secretName struct {
 
 // pendingWork lists what a stream has to send.
 type pendingWork struct {
-	rows, moves, syncs, stops, instance, inspect bool
-	secrets                                      []secretName
+	rows, moves, syncs, actions, stops, instance, inspect bool
+	secrets                                               []secretName
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
@@ -152,7 +152,7 @@ func (f *feed) requeue(s *stream, more pendingWork) {
 	s.mark(func(d *pendingWork) {
 		d.rows, d.syncs, d.stops = d.rows || more.rows, d.syncs || more.syncs, d.stops || more.stops
 		d.moves, d.instance = d.moves || more.moves, d.instance || more.instance
-		d.inspect = d.inspect || more.inspect
+		d.inspect, d.actions = d.inspect || more.inspect, d.actions || more.actions
 		d.secrets = append(d.secrets, more.secrets...)
 	})
 }
@@ -163,6 +163,14 @@ func (f *feed) setSyncsOpen(s *stream, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.syncsOpen = open
+}
+
+// setActing records whether the stream was sent open actions. If so, the feed wakes it once none is
+// left.
+func (f *feed) setActing(s *stream, open bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.acting = open
 }
 
 // setMoving records whether the stream was sent moves. If so, the feed wakes it once none is left.
@@ -457,6 +465,10 @@ func (f *feed) notify(news registry.News) {
 	for _, engine := range news.Inspections {
 		read[engine] = true
 	}
+	acting := make(map[fleet.EngineName]bool, len(news.Actions))
+	for _, engine := range news.Actions {
+		acting[engine] = true
+	}
 	asked := make(map[fleet.EngineName]bool, len(news.Syncs))
 	for _, engine := range news.Syncs {
 		asked[engine] = true
@@ -468,6 +480,9 @@ func (f *feed) notify(news registry.News) {
 		for s := range of {
 			if s.syncsOpen && !asked[engine] {
 				s.mark(func(d *pendingWork) { d.syncs = true })
+			}
+			if s.acting || acting[engine] {
+				s.mark(func(d *pendingWork) { d.actions = true })
 			}
 			if s.inspecting || read[engine] {
 				s.mark(func(d *pendingWork) { d.inspect = true })

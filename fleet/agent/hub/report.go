@@ -80,7 +80,7 @@ func readReport(body []byte) (*agent.Report, error) {
 		return nil, err
 	}
 	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs),
-		len(report.Own), len(report.Moves), len(report.Instances), len(report.Comparisons),
+		len(report.Own), len(report.Actions), len(report.Moves), len(report.Instances), len(report.Comparisons),
 		len(report.Shadows)} {
 		if n > agent.MaxItems {
 			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,
@@ -168,6 +168,11 @@ func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	}
 	for _, e := range validItems(report.Syncs, syncStatusOf) {
 		if err := h.store.UpdateSync(ctx, lease, e.ID, e.State, e.Message); err != nil {
+			return err
+		}
+	}
+	for _, u := range validItems(report.Actions, actionStatusOf) {
+		if err := h.store.UpdateAction(ctx, lease, u); err != nil {
 			return err
 		}
 	}
@@ -360,13 +365,11 @@ func syncStatusOf(e agent.SyncStatus) (agent.SyncStatus, bool) {
 	if e.ID == "" || len(e.ID) > maxName || plain(e.ID, maxName) != e.ID {
 		return agent.SyncStatus{}, false
 	}
-	switch e.State {
-	case mirror.OperationPending, mirror.OperationRunning, mirror.OperationSucceeded,
-		mirror.OperationFailed:
-		e.Message = message(e.Message)
-	default:
+	if !knownOperationState(e.State) {
 		e.Message, e.State = withUnknown(e.Message, string(e.State), ""), mirror.OperationRunning
+		return e, true
 	}
+	e.Message = message(e.Message)
 	return e, true
 }
 

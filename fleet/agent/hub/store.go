@@ -110,6 +110,10 @@ type Rows interface {
 	// AgentSyncs returns the engine's open syncs, oldest first; otherwise like AgentRows.
 	AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest, error)
 
+	// AgentActions returns what people ask of the engine's Applications and has not ended, oldest
+	// first; otherwise like AgentRows.
+	AgentActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action, error)
+
 	// AgentMoves returns the Applications that move to or from the engine, and the number of its
 	// newest row in the same snapshot; otherwise like AgentRows.
 	AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves, error)
@@ -154,7 +158,7 @@ type Reports interface {
 	// last is the number of the last accepted report, also with registry.ErrReplayed. ReportTaken
 	// records the number after all parts were applied. If the replica dies in between, the agent
 	// sends the report again, which is harmless: each part (Acknowledge, Observe, UpdateSync,
-	// ReportAgent, RecordOwn) is idempotent. A number recorded before the parts would lose them.
+	// UpdateAction, ReportAgent, RecordOwn) is idempotent. A number recorded before the parts would lose them.
 	TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64, err error)
 	ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error
 
@@ -170,6 +174,10 @@ type Reports interface {
 	// one of another engine.
 	UpdateSync(ctx context.Context, lease mirror.Lease, id string, state mirror.OperationState,
 		text string) error
+
+	// UpdateAction records how far an action of the lease's engine is. It ignores an ended action
+	// and one of another engine.
+	UpdateAction(ctx context.Context, lease mirror.Lease, u mirror.ActionUpdate) error
 
 	// LeasedRow returns a row of the lease's engine. The others record a step of a move, under the
 	// lease of the engine that carries it out: see worker.Moves.

@@ -45,6 +45,7 @@ type stream struct {
 	// guarded by the feed's lock
 	pending   pendingWork
 	syncsOpen bool // open syncs were sent
+	acting    bool // open actions were sent
 	moving    bool // moves were sent
 	// open reads were sent
 	inspecting bool
@@ -52,10 +53,10 @@ type stream struct {
 	// used by its goroutine only
 	cursor int64
 	// hashes of the lists sent last
-	moves, syncs, stops, ends, instances, shadows [sha256.Size]byte
-	inspections                                   string // IDs of the reads sent last
-	stopsSent                                     bool
-	unavailable                                   []secretName // unavailable secrets of sent rows
+	moves, syncs, actions, stops, ends, instances, shadows [sha256.Size]byte
+	inspections                                            string // IDs of the reads sent last
+	stopsSent                                              bool
+	unavailable                                            []secretName // unavailable secrets of sent rows
 }
 
 // goAwayError is the cause of a stream's end, which is sent to its agent.
@@ -236,7 +237,7 @@ func (s *stream) sendHello() error {
 		}
 	}
 	s.hub.feed.requeue(s, pendingWork{rows: true, moves: true, syncs: true,
-		instance: true})
+		actions: true, instance: true})
 	return nil
 }
 
@@ -308,6 +309,12 @@ func (s *stream) sendPending(d *pendingWork, first *bool) error {
 			return err
 		}
 		d.syncs = false
+	}
+	if d.actions {
+		if err := s.sendActions(); err != nil {
+			return err
+		}
+		d.actions = false
 	}
 	for len(d.secrets) > 0 {
 		if err := s.resendRows(d.secrets[0], true); err != nil {

@@ -114,11 +114,12 @@ type Opening struct {
 // News lists the agents and engines with changes since a row number and a time. It does not carry
 // the changes.
 type News struct {
-	Seq   int64              // the newest row's number: pass it as after to the next call
-	Now   time.Time          // by the store's clock: pass it as since to the next call
-	Rows  []fleet.EngineName // engines of agents with rows above after
-	Syncs []fleet.EngineName // engines of agents with running syncs, in each call
-	Moves []fleet.EngineName // engines of agents with moving Applications, in each call
+	Seq     int64              // the newest row's number: pass it as after to the next call
+	Now     time.Time          // by the store's clock: pass it as since to the next call
+	Rows    []fleet.EngineName // engines of agents with rows above after
+	Syncs   []fleet.EngineName // engines of agents with running syncs, in each call
+	Actions []fleet.EngineName // engines of agents with open actions, in each call
+	Moves   []fleet.EngineName // engines of agents with moving Applications, in each call
 	// Instances are the engines of agents whose Argo CD or shadow changed after since or up to two
 	// minutes before it.
 	Instances []fleet.EngineName
