@@ -173,7 +173,7 @@ const (
 	// EventStops
 	EventStopEnds = "ends"
 	// []Action: all open actions. They hold for this stream: an agent that is not connected begins
-	// none, because nobody knows how long ago they were requested.
+	// none, because it does not know how long ago they were requested.
 	EventActions = "actions"
 	EventMoves   = "moves" // Moves: all Applications that move to or from the engine
 	// Instance, or null: the Argo CD that the engine is to have; null if it is not managed

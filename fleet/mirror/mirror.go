@@ -22,8 +22,8 @@ var (
 	ErrMoved = errors.New("the ref has moved")
 	// ErrUnmergeable means that a head can never be merged as it is. The error contains the reason.
 	ErrUnmergeable = errors.New("it cannot be merged")
-	// ErrAgentCannotAct means that an Application's engine is behind an agent that has not connected
-	// yet, or whose protocol has no actions.
+	// ErrAgentCannotAct means that an Application's engine is behind an agent that has not
+	// connected yet, or whose protocol has no actions.
 	ErrAgentCannotAct = errors.New("the agent of its engine has not connected yet, or is too old for actions")
 	// ErrTooManyActions means that MaxOpenActions of one environment are pending or running.
 	ErrTooManyActions = errors.New("too many actions of this environment are waiting")

@@ -234,8 +234,8 @@ func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (r
 		var changed []string
 		var generations []int64
 		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
-			&n.Rows, &n.Syncs, &n.Actions, &n.Moves, &n.Instances, &n.Inspections, &n.Ended, &changed,
-			&generations, &n.Life, &n.Confirmed)
+			&n.Rows, &n.Syncs, &n.Actions, &n.Moves, &n.Instances, &n.Inspections, &n.Ended,
+			&changed, &generations, &n.Life, &n.Confirmed)
 		n.Changed = make([]registry.Change, len(changed))
 		for i, id := range changed {
 			n.Changed[i] = registry.Change{Agent: id, Generation: generations[i]}

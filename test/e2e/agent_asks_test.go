@@ -17,8 +17,8 @@ import (
 
 const yardApp = "acme/yard@yard"
 
-// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about actions, about deletions beyond the
-// cluster's own cap, about the order of waves, and about a network that has gone without a word.
+// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, actions, deletions beyond the
+// cluster's own cap, the order of waves, and a network that has gone without a word.
 func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	f := edges.use(t)
 	repo := f.Apps["acme/storefront"]

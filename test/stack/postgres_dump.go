@@ -16,7 +16,7 @@ func (p *Postgres) Dump(ctx context.Context, database, file string) error {
 }
 
 // Restore replaces Argosy's schema by that of a dump, in one transaction, despite open connections:
-// as docs/operations.md tells operators to do. It tries again after a lock conflict.
+// as docs/operations.md describes. It tries again after a lock conflict.
 func (p *Postgres) Restore(ctx context.Context, database, file string) error {
 	script := file + ".sql"
 	if err := p.tool(ctx, "pg_restore", "--file="+script, file); err != nil {

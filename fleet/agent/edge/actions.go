@@ -30,8 +30,8 @@ func (f *Follower) setActions(open []agent.Action) {
 	call(f.Wake)
 }
 
-// closeActions forgets the open actions with their stream. Those that have begun go on when the hub
-// sends them again. Another would begin when nobody expects it any more.
+// closeActions forgets the open actions with their stream. A begun one goes on when the hub sends it
+// again. Another would begin when no person expects it any more.
 func (f *Follower) closeActions() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -66,7 +66,7 @@ func TestActionsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 	})
 }
 
-// An hour later nobody expects the action any more: it is the hub that knows its age.
+// An hour later no person expects the action any more. Only the hub knows its age.
 func TestAnAgentWithoutAConnectionBeginsNoAction(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))

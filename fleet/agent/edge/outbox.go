@@ -546,7 +546,8 @@ func (o *Outbox) next() (*inFlight, <-chan struct{}) {
 	}
 	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]),
 		Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
-		Actions: raws(p.items[listActions]), Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole,
+		Actions: raws(p.items[listActions]), Status: p.status,
+		Own: raws(p.items[listOwn]), OwnWhole: p.whole,
 		Moves: raws(p.items[listMoves]), Instances: raws(p.items[listInstances]),
 		Comparisons: raws(p.items[listComparisons]), Shadows: raws(p.items[listShadows])})
 	if err != nil {

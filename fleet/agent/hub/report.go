@@ -80,7 +80,8 @@ func readReport(body []byte) (*agent.Report, error) {
 		return nil, err
 	}
 	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs),
-		len(report.Own), len(report.Actions), len(report.Moves), len(report.Instances), len(report.Comparisons),
+		len(report.Own), len(report.Actions), len(report.Moves), len(report.Instances),
+		len(report.Comparisons),
 		len(report.Shadows)} {
 		if n > agent.MaxItems {
 			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,

@@ -158,7 +158,8 @@ type Reports interface {
 	// last is the number of the last accepted report, also with registry.ErrReplayed. ReportTaken
 	// records the number after all parts were applied. If the replica dies in between, the agent
 	// sends the report again, which is harmless: each part (Acknowledge, Observe, UpdateSync,
-	// UpdateAction, ReportAgent, RecordOwn) is idempotent. A number recorded before the parts would lose them.
+	// UpdateAction, ReportAgent, RecordOwn) is idempotent. A number recorded before the parts would
+	// lose them.
 	TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64, err error)
 	ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error
 

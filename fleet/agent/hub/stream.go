@@ -53,10 +53,11 @@ type stream struct {
 	// used by its goroutine only
 	cursor int64
 	// hashes of the lists sent last
-	moves, syncs, actions, stops, ends, instances, shadows [sha256.Size]byte
-	inspections                                            string // IDs of the reads sent last
-	stopsSent                                              bool
-	unavailable                                            []secretName // unavailable secrets of sent rows
+	moves, syncs, actions, stops [sha256.Size]byte
+	ends, instances, shadows     [sha256.Size]byte
+	inspections                  string // IDs of the reads sent last
+	stopsSent                    bool
+	unavailable                  []secretName // unavailable secrets of sent rows
 }
 
 // goAwayError is the cause of a stream's end, which is sent to its agent.
