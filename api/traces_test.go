@@ -23,7 +23,8 @@ func TestTraceOfACommitOfSeveralTenants(t *testing.T) {
 		t.Errorf("of one Application:\n%s", one.whole())
 	}
 	for path, status := range map[string]int{
-		"/traces/4f1c": http.StatusUnprocessableEntity, "/traces/master": http.StatusUnprocessableEntity,
+		"/traces/4f1c":    http.StatusUnprocessableEntity,
+		"/traces/master":  http.StatusUnprocessableEntity,
 		"/traces/0000000": http.StatusNotFound,
 	} {
 		s.want(s.get(path, platformToken), status)

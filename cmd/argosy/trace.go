@@ -84,7 +84,8 @@ func (a *app) printTrace(t view.Trace, now time.Time) error {
 	if t.Pull > 0 {
 		about += fmt.Sprintf(", pull request #%d", t.Pull)
 	}
-	if err := a.printLine("commit %s %s", t.Revision.Short(), strings.TrimSpace(about)); err != nil {
+	head := t.Revision.Short() + " " + strings.TrimSpace(about)
+	if err := a.printLine("commit %s", head); err != nil {
 		return err
 	}
 	if err := stepTable(t).Write(a.out, a.colour()); err != nil {

@@ -128,7 +128,7 @@ func (t *Trace) Add(a TraceApplication) {
 	t.Applications = append(t.Applications, a)
 }
 
-// Shorten keeps the Applications that tell most: first those that wait, then those that took
+// Shorten keeps the Applications that explain most: first those that wait, then those that took
 // longest.
 func (t *Trace) Shorten() {
 	slices.SortStableFunc(t.Applications, func(a, b TraceApplication) int {

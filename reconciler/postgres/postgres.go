@@ -76,6 +76,7 @@ type Store struct {
 	Views     *Views
 	Tokens    *Tokens
 	Audit     *Audit
+	Traces    *Traces
 	Sessions  *Sessions
 	// Notifications are what is sent about the fleet
 	Notifications *Notifications
@@ -119,6 +120,7 @@ func newStore(d *database) *Store {
 		Plans:    &Plans{d}, Decisions: &Decisions{d}, Leases: &Leases{d}, Work: &Work{d},
 		Agents: &Agents{d}, Pulls: &Pulls{d}, Views: &Views{d}, Tokens: &Tokens{d},
 		Audit:         &Audit{d},
+		Traces:        &Traces{d},
 		Sessions:      &Sessions{d},
 		Notifications: &Notifications{d},
 	}

@@ -63,8 +63,8 @@ func TestTraceHasTheTimeOfEachStep(t *testing.T) {
 	for i, r := range reports {
 		check(t, s.Work.Observe(t.Context(), worker, observedAs(row, r.sync, r.health, i)))
 		a := traceOf(t, s, view.Scope{}, 1).Applications[0]
-		if a.WrittenAt == nil || (a.SyncedAt != nil) != (i > 0) || (a.HealthyAt != nil) != (i > 1) ||
-			(a.WaitsFor == "") != (i > 1) {
+		if a.WrittenAt == nil || (a.SyncedAt != nil) != (i > 0) ||
+			(a.HealthyAt != nil) != (i > 1) || (a.WaitsFor == "") != (i > 1) {
 			t.Errorf("after report %d: %+v", i, a)
 		}
 	}
@@ -179,5 +179,47 @@ func TestTraceOfATenantHasItsOwnPartOnly(t *testing.T) {
 			mirror.ErrNotFound) {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// Each commit is claimed for export once, when it has come to its end or after the patience, and
+// again after it was given back, within a day.
+func TestACommitIsClaimedForExportOnce(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
+	take := func(patience time.Duration) []view.Trace {
+		t.Helper()
+		return must(s.Traces.Take(t.Context(), patience))(t)
+	}
+	if taken := take(time.Hour); len(taken) != 0 {
+		t.Errorf("before its end: %+v", taken)
+	}
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Observe(t.Context(), worker,
+		observedAs(rows[0], mirror.SyncSynced, mirror.HealthHealthy, 1)))
+	check(t, s.Plans.CompleteRevisions(t.Context()))
+	taken := take(time.Hour)
+	if len(taken) != 1 || taken[0].Revision != revision(1) || len(taken[0].Applications) != 1 {
+		t.Fatalf("at its end: %+v", taken)
+	}
+	if again := take(time.Hour); len(again) != 0 {
+		t.Errorf("it is claimed twice: %+v", again)
+	}
+	if dropped := must(s.Traces.Return(t.Context(), taken))(t); dropped != 0 ||
+		len(take(time.Hour)) != 1 {
+		t.Errorf("given back, %d dropped, and not claimed again", dropped)
+	}
+	check(t, s.Work.Observe(t.Context(), worker,
+		observedAs(rows[0], mirror.SyncSynced, mirror.HealthDegraded, 1)))
+	exec(t, url, `UPDATE status SET healthy_at = NULL`)
+	exec(t, url, `UPDATE revisions SET recorded_at = now() - interval '2 hours', traced_at = NULL`)
+	if late := take(time.Hour); len(late) != 1 || late[0].Complete() {
+		t.Errorf("after the patience: %+v", late)
+	}
+	exec(t, url, `UPDATE revisions SET recorded_at = now() - interval '25 hours'`)
+	if dropped := must(s.Traces.Return(t.Context(), taken))(t); dropped != 1 ||
+		len(take(time.Hour)) != 0 {
+		t.Errorf("after a day: %d dropped", dropped)
 	}
 }

@@ -68,6 +68,11 @@
 {{- else if or (get $files "forge-token") (get $files "forge-app-key") .Values.credentials.webhookSecrets -}}
 {{- fail "credentials of a Git host are set without config.forge: set config.forge.repository to owner/name" -}}
 {{- end -}}
+{{- if $s.tracing -}}
+{{- with get $files "tracing-ca" -}}{{- $_ := set $s.tracing "caFile" . -}}{{- end -}}
+{{- else if get $files "tracing-ca" -}}
+{{- fail "credentials.tracingCA is set without config.tracing: set config.tracing.endpoint to the URL of the collector" -}}
+{{- end -}}
 {{- $secrets := dict -}}
 {{- if .Values.secrets.kubernetes.enabled -}}
 {{- $k := dict "namespace" (include "argosy.platformNamespace" .) -}}

@@ -70,6 +70,7 @@ func reference(t *testing.T) string {
 	registerStops(reg, worker.NewStopBoard())
 	registerPools(reg, nil)
 	registerAudit(reg, &sealer{})
+	registerTraces(reg)
 	newNotificationCounter(reg)
 	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(

@@ -32,6 +32,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/promql"
 	"argosy.dev/argosy/reconciler/secrets"
+	"argosy.dev/argosy/reconciler/tracing"
 	"argosy.dev/argosy/reconciler/worker"
 )
 
@@ -59,6 +60,7 @@ type Server struct {
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
 
 	listener, ops net.Listener
+	tracing       *tracing.Exporter // nil: not configured
 	probing       *probing
 	back          *http.Server // answers the probes
 	backEnded     chan error
@@ -122,6 +124,10 @@ func (v *Server) assemble() error {
 	registerPools(v.registry, v.store.Pools)
 	v.sealer = &sealer{store: v.store.Audit}
 	registerAudit(v.registry, v.sealer)
+	var err error
+	if v.tracing, err = v.openTracing(s.Tracing, registerTraces(v.registry)); err != nil {
+		return err
+	}
 	lister, err := newLister(s, v.secrets)
 	if err != nil {
 		return err
@@ -226,7 +232,7 @@ func (v *Server) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
 		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune,
-		v.endRevisions, v.seal,
+		v.endRevisions, v.seal, v.exportTraces,
 		v.stats.Run, v.keepUses,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },

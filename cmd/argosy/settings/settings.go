@@ -33,6 +33,7 @@ type Settings struct {
 	Engines   Engines   `yaml:"engines,omitempty" doc:"Writes to engines."`
 	Agents    Agents    `yaml:"agents,omitempty" doc:"Clusters that dial out (pull mode)."`
 	Retention Retention `yaml:"retention,omitempty" doc:"Days that the database keeps history."`
+	Tracing   *Tracing  `yaml:"tracing,omitempty" doc:"A collector of OpenTelemetry that gets the steps of each commit as spans. Left out: none are exported; argosy trace needs none."`
 	Log       Log       `yaml:"log,omitempty" doc:"The log on standard error."`
 	Bootstrap string    `yaml:"bootstrapTokenFile,omitempty" doc:"File with a platform token (at least 32 characters) that is valid while the file exists; use it to create the first other tokens."`
 }
@@ -194,8 +195,9 @@ func parse(r io.Reader) (Settings, error) {
 func (s *Settings) check() error {
 	s.Forge.withDefaults()
 	s.SignIn.withDefaults()
+	s.Tracing.withDefaults()
 	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(),
-		s.checkSignIn(),
+		s.checkSignIn(), s.Tracing.check(),
 		s.Retention.check(), s.checkRest())
 }
 
@@ -478,6 +480,9 @@ func (s *Settings) resolve(dir string) {
 	}
 	if s.Secrets.Age != nil {
 		paths = append(paths, &s.Secrets.Age.IdentityFile, &s.Secrets.Age.TenantIdentities)
+	}
+	if s.Tracing != nil {
+		paths = append(paths, &s.Tracing.CAFile)
 	}
 	paths = append(paths, s.SignIn.paths()...)
 	for _, p := range append(paths, s.Forge.paths()...) {

@@ -45,6 +45,14 @@ func TestEachErrorNamesItsFix(t *testing.T) {
 		"unknown key": {good + "databse: {}\n", "databse"},
 		"key twice":   {good + "dataDir: other\n", "already defined"},
 		"no source":   {"database: {embedded: pg}\ndataDir: d\n", "source.url is required"},
+		"spans without encryption": {good + "tracing: {endpoint: \"http://otel:4318\"}\n",
+			"tracing.allowHTTP"},
+		"collector with a credential": {
+			good + "tracing: {endpoint: \"https://u:p@otel:4318\"}\n", "tracing.endpoint must be"},
+		"collector without a host": {good + "tracing: {endpoint: otel}\n",
+			"tracing.endpoint must be"},
+		"impatient export": {
+			good + "tracing: {endpoint: \"https://otel:4318\", patience: 1s}\n", "1m to 12h"},
 		"two databases": {strings.Replace(good, "embedded: pg", "embedded: pg, url: x", 1),
 			"exactly one"},
 		"credential in URL": {strings.Replace(good, "https://git", "https://user:hunter2@git", 1),
