@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/fleet/view"
@@ -69,11 +70,11 @@ func (in *auditIn) query() (view.Filter, view.Page) { return in.filter(), in.pag
 
 func (s *Server) registerAudit() {
 	list[auditIn](s, "audit", "Entries of the audit log, newest first; a tenant's token sees those "+
-		"about that tenant", s.reader.Audit)
+		"about that tenant", s.reader.Audit, s.may(access.Audit, access.Tenant))
 	op := operation(http.MethodGet, "/audit/export", "export-audit",
 		"Sealed entries of the audit log in the order of the chain, as JSON lines. An answer ends "+
 			"after some seconds: go on with the position of its last entry as 'after' until one "+
-			"has no line", "audit", nil)
+			"has no line", "audit", []guard{s.may(access.Audit, access.Tenant)})
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One entry in each line.",
 		Content: map[string]*huma.MediaType{

@@ -163,4 +163,20 @@ func TestAPersonChangesFromThePageWhatItHasShown(t *testing.T) {
 			http.StatusSeeOther)
 		p.want(p.visit(bob, p.url+release), http.StatusForbidden, "wait for another reason")
 	})
+	t.Run("the menu shows the role, and switches the tenant", func(t *testing.T) {
+		p.want(p.visit(alice, p.url+"/"), http.StatusOK, "Tenant acme, member",
+			`href="/sessions"`)
+		for tenant, role := range map[string]string{"globex": "owner", "acme": "member"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				p.url+"/tenant", strings.NewReader("to=/&tenant="+tenant))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			p.want(p.by(bob, req), http.StatusSeeOther)
+			a := p.visit(bob, p.url+"/")
+			p.want(a, http.StatusOK, "Tenant "+tenant+", "+role, `<option value="`+tenant+
+				`" selected>`)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
 	"argosy.dev/argosy/fleet/view"
 )
 
@@ -97,6 +98,45 @@ func (s *website) readAround(ctx context.Context, scope view.Scope) (around, err
 	return a, g.err
 }
 
+// Person reports whether a person is signed in, not a token.
+func (f frame) Person() bool { return f.session != nil }
+
+// Role is the role of the person in the scope of the page, "" for a token.
+func (f frame) Role() access.Role {
+	switch {
+	case f.session == nil:
+		return ""
+	case f.Tenant == "":
+		return f.session.Roles.Platform.Role
+	}
+	return f.session.Roles.Within(f.Tenant).Tenants[f.Tenant].Role
+}
+
+// scopeChoice is a scope that a person may switch to; Tenant "" is the platform.
+type scopeChoice struct {
+	Tenant  fleet.TenantName
+	Role    access.Role
+	Current bool
+}
+
+// Scopes are what a person may switch between, none if there is one scope only.
+func (f frame) Scopes() (choices []scopeChoice) {
+	if f.session == nil {
+		return nil
+	}
+	roles := f.session.Roles
+	if role := roles.Platform.Role; role != "" {
+		choices = append(choices, scopeChoice{"", role, f.Tenant == ""})
+	}
+	for _, t := range roles.Names() {
+		choices = append(choices, scopeChoice{t, roles.Tenants[t].Role, f.Tenant == t})
+	}
+	if len(choices) < 2 {
+		return nil
+	}
+	return choices
+}
+
 // navigation returns the lists that a token's holder may see.
 func navigation(tenant fleet.TenantName, a around) []navGroup {
 	first := navItem{Name: "Tenants", Href: "/tenants", Icon: "tenant"}
@@ -123,6 +163,7 @@ func navigation(tenant fleet.TenantName, a around) []navGroup {
 		{"Activity", []navItem{
 			{Name: "Operations", Href: "/operations", Icon: "operation"},
 			{Name: "Moves", Href: "/moves", Icon: "move"},
+			{Name: "Audit log", Href: "/audit", Icon: "audit"},
 		}},
 		{"Fleet", []navItem{
 			{Name: "Agents", Href: "/agents", Icon: "agent"},

@@ -4,9 +4,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/access"
+	"argosy.dev/argosy/fleet/audit"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -127,6 +131,8 @@ func filtersIn(path string, q url.Values, fields []string) []chosen {
 }
 
 func (s *website) registerPageLists() {
+	s.mux.HandleFunc("GET /audit", s.signedIn(s.auditPage))
+	s.mux.HandleFunc("GET /audit/export", s.signedIn(s.auditFile))
 	listPage(s, pageList{path: "/tenants", title: "Tenants", kind: "tenants",
 		lead: "Teams with their quota, and the states of their Applications."}, s.reader.Tenants)
 	listPage(s, pageList{path: "/environments", title: "Environments", kind: "environments",
@@ -151,6 +157,88 @@ func (s *website) registerPageLists() {
 	listPage(s, pageList{path: "/operations", title: "Operations", kind: "operations",
 		lead:    "What people and Argosy have requested and how it ended, the newest first.",
 		filters: []string{"tenant", "engine", "revision"}}, s.reader.Operations)
+}
+
+// auditFilters are the fields by which the page of the audit log filters.
+var auditFilters = []string{"tenant", "engine", "revision", "actor", "action", "subject",
+	"operation", "pull", "since", "until", "text"}
+
+type auditPageView struct {
+	listView
+	Filter url.Values
+	Export string
+	Fields []string // of the form
+}
+
+// entryFilterOf returns the filter of the audit log. An invalid value matches nothing.
+func entryFilterOf(q url.Values) (view.Filter, error) {
+	f := filterOf(q)
+	f.Text, f.Entry = "", view.EntryFilter{Actor: plainText(q, "actor"),
+		Action: plainText(q, "action"), Subject: plainText(q, "subject"),
+		Operation: named[string](q, "operation"), Text: plainText(q, "text")}
+	var err error
+	if value := q.Get("pull"); value != "" {
+		if f.Pull, err = strconv.Atoi(value); err != nil || f.Pull < 1 {
+			return f, problem(http.StatusBadRequest, "pull", "it is the number of a pull request",
+				"write a number such as 42")
+		}
+	}
+	for field, to := range map[string]*time.Time{"since": &f.Entry.Since,
+		"until": &f.Entry.Until} {
+		value := q.Get(field)
+		if value == "" {
+			continue
+		}
+		if *to, err = time.Parse(time.RFC3339, value); err != nil {
+			*to, err = time.Parse(time.DateOnly, value)
+		}
+		if err != nil {
+			return f, problem(http.StatusBadRequest, field, "it is no date or time in UTC",
+				"write 2026-11-28 or 2026-11-28T20:00:00Z")
+		}
+	}
+	return f, nil
+}
+
+// auditOf returns the filter of a request for the audit log, or the refusal.
+func auditOf(r *http.Request, token view.Token) (url.Values, view.Filter, error) {
+	q := known(r.URL.Query(), shownTo(token, auditFilters))
+	if d := token.May(access.Audit, access.Tenant, token.Tenant); !d.Allowed {
+		return q, view.Filter{}, forbidden(token, "audit log", d)
+	}
+	f, err := entryFilterOf(q)
+	return q, f, err
+}
+
+func (s *website) auditPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	q, filter, err := auditOf(r, token)
+	fields := shownTo(token, auditFilters)
+	v := auditPageView{listView: listView{frame: s.framed(r, token, "Audit log",
+		crumb{"Audit log", "/audit"}), Filters: filtersIn("/audit", q, fields)},
+		Filter: q, Fields: fields, Export: "/audit/export?" + q.Encode()}
+	v.Trail = nil
+	if err == nil {
+		var entries []audit.Entry
+		entries, v.Next, err = s.reader.Audit(r.Context(), token.Scope(), filter,
+			view.Page{Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
+		v.Items, v.Count = entries, len(entries)
+	}
+	if v.Next != "" {
+		q.Set("after", v.Next)
+		v.Next = "/audit?" + q.Encode()
+	}
+	s.show(w, r, token, "audit", "audit log", v, err)
+}
+
+// auditFile sends the sealed entries as JSON lines, as far as one answer goes.
+func (s *website) auditFile(w http.ResponseWriter, r *http.Request, token view.Token) {
+	_, filter, err := auditOf(r, token)
+	if err != nil {
+		s.failPage(w, r, token, "audit log", err)
+		return
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="audit.jsonl"`)
+	s.exportAudit(r.Context(), w, token.Scope(), filter, 0)
 }
 
 type (

@@ -36,6 +36,7 @@ var kindsOf = map[string]string{
 	"pools": "pool engine", "freezes": "freeze hold", "rollouts": "rollout",
 	"rollout": "rollout", "orphans": "engine", "unproven": "engine", "differences": "ring",
 	"application": "", "failure": "", "signin": "", "confirm": "",
+	"audit": "audit",
 }
 
 var pages = parsePages("signin", "signedin", "sessions", "tenants",
@@ -43,7 +44,8 @@ var pages = parsePages("signin", "signedin", "sessions", "tenants",
 	"environment",
 	"application", "agents", "orphans", "unproven", "rings", "pools", "rollouts", "rollout",
 	"freezes", "pulls", "pull", "differences", "failure", "list", "deployment", "revision",
-	"operation", "search", "services", "confirm")
+	"operation", "search", "services", "confirm",
+	"audit")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}

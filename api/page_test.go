@@ -297,3 +297,35 @@ func TestEachKindHasAListWhoseObjectsLeadFurther(t *testing.T) {
 		empty.want(empty.page(path, platformToken), http.StatusOK, want)
 	}
 }
+
+func TestThePageOfTheAuditLogIsScopedFilteredAndExported(t *testing.T) {
+	m := content()
+	m.Tokens = append(m.Tokens, apitest.Token{Token: view.Token{ID: "v", Name: "v",
+		Tenant: "acme", Role: view.RoleRead}, Plaintext: "argosy_viewer_1"})
+	s := newSite(t, m)
+	s.want(s.page("/audit", platformToken), http.StatusOK, "tenant acme", "tenant globex")
+	s.want(s.page("/audit?actor=token:globex/*", platformToken), http.StatusOK, "of globex",
+		`href="/audit/export?actor=token%3Aglobex`)
+	s.want(s.page("/audit?action=none", platformToken), http.StatusOK, "No entry matches")
+	s.want(s.page("/audit?since=2026-11-21", platformToken), http.StatusOK, "No entry matches")
+	s.want(s.page("/audit?since=yesterday", platformToken), http.StatusBadRequest, "Next:")
+	s.want(s.page("/audit?pull=x", platformToken), http.StatusBadRequest, "Next:")
+	file := s.page("/audit/export?actor=token:acme/*", platformToken)
+	s.want(file, http.StatusOK, `"subject":"tenant acme"`)
+	if got := file.header.Get("Content-Disposition"); !strings.Contains(got, "audit.jsonl") ||
+		strings.Count(file.body, "\n") != 1 {
+		t.Errorf("%q %s", got, file.body)
+	}
+	for _, path := range []string{"/audit", "/audit?tenant=globex", "/audit/export",
+		"/audit/export?tenant=globex"} {
+		a := s.page(path, acmeToken)
+		s.want(a, http.StatusOK, "tenant acme")
+		if strings.Contains(a.body, "tenant globex") {
+			t.Errorf("%s shows globex to acme", path)
+		}
+		s.want(s.page(path, "argosy_viewer_1"), http.StatusForbidden, "Next:")
+	}
+	for _, path := range []string{"/audit", "/audit/export"} {
+		s.want(s.get(path, "argosy_viewer_1"), http.StatusForbidden)
+	}
+}

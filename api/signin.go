@@ -435,7 +435,7 @@ type sessionsView struct {
 // sessionsPage lists the person's sessions, and for an admin with ?all=1 those of everybody.
 func (s *website) sessionsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	c := caller{token: token, session: token.SignedIn}
-	v := sessionsView{frame: s.frame("Sessions", token), All: r.URL.Query().Get("all") != ""}
+	v := sessionsView{frame: s.framed(r, token, "Sessions"), All: r.URL.Query().Get("all") != ""}
 	if c.session != nil {
 		v.Own = c.session.ID
 	}

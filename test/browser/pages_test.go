@@ -31,7 +31,8 @@ var everyPage = map[string]string{
 	"facts":   "/tenants/acme/applications/checkout/prod/facts",
 	"resource": "/tenants/acme/applications/checkout/prod/resource?kind=Pod&namespace=shop&name=" +
 		"checkout-7d9f8b6c5-00001",
-	"failure": "/nothing", "services": "/services", "search": "/search?q=checkout",
+	"failure": "/nothing", "audit": "/audit",
+	"services": "/services", "search": "/search?q=checkout",
 }
 
 // seriousFindings returns axe-core's findings that keep people out.

@@ -24,5 +24,4 @@
   all(document);
   setInterval(() => { if (!document.hidden) { all(document); } }, 15000);
   document.addEventListener("argosy:changed", (event) => all(event.target));
-  document.addEventListener("htmx:load", (event) => all(event.target));
 })();
