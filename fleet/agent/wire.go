@@ -239,6 +239,8 @@ type Action struct {
 	Message string                `json:"message,omitempty"`
 	Late    bool                  `json:"late,omitempty"`
 	Outcome mirror.OperationState `json:"outcome,omitempty"`
+	// by the clock of the hub's store; a restart writes it
+	RequestedAt time.Time `json:"requestedAt"`
 }
 
 // ActionStatus is mirror.ActionUpdate.

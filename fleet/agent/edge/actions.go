@@ -30,8 +30,8 @@ func (f *Follower) setActions(open []agent.Action) {
 	call(f.Wake)
 }
 
-// closeActions forgets the open actions with their stream. A begun one goes on when the hub sends it
-// again. Another would begin when no person expects it any more.
+// closeActions forgets the open actions with their stream. A begun one goes on when the hub sends
+// it again. Another would begin when no person expects it any more.
 func (f *Follower) closeActions() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,8 @@ func (f *Follower) OpenActions(_ context.Context, name fleet.EngineName) (open [
 			}
 			q := mirror.Action{ID: a.ID, Kind: a.Kind, Key: fleet.ObjectKey{Engine: name,
 				Kind: fleet.ObjectApplication, Name: a.Name}, Options: a.Options, State: state,
-				Message: a.Message, Late: a.Late, Outcome: a.Outcome}
+				Message: a.Message, Late: a.Late, Outcome: a.Outcome,
+				RequestedAt: a.RequestedAt}
 			if row := m.rows[q.Key].row; row.Key == q.Key {
 				q.Tenant, q.Environment, q.Deployment = row.Tenant, row.Environment, row.Deployment
 			}

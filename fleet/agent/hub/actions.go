@@ -25,7 +25,7 @@ func (s *stream) sendActions() error {
 	for _, a := range open {
 		all = append(all, agent.Action{ID: a.ID, Kind: a.Kind, Name: a.Key.Name,
 			Options: a.Options, State: a.State, Message: a.Message, Late: a.Late,
-			Outcome: a.Outcome})
+			Outcome: a.Outcome, RequestedAt: a.RequestedAt})
 	}
 	return s.sendList(agent.EventActions, all, &s.actions)
 }

@@ -21,13 +21,14 @@ func TestActionsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 		advance(3 * time.Second)
 		open := mirror.Action{ID: "a1", Kind: mirror.ActionSync,
 			Key:     fleet.ObjectKey{Engine: "acme.edge", Name: "app"},
-			Options: mirror.ActionOptions{DryRun: true}, State: mirror.OperationPending}
+			Options: mirror.ActionOptions{DryRun: true}, State: mirror.OperationPending, RequestedAt: time.Now().UTC()}
 		o.store.do(func() { o.store.actions["acme.edge"] = []mirror.Action{open} })
 		o.hub.Wake()
 		advance(100 * time.Millisecond)
 		var got []agent.Action
 		if !w.last(agent.EventActions, &got) || len(got) != 1 || got[0].ID != "a1" ||
-			got[0].Name != "app" || !got[0].Options.DryRun || got[0].Late {
+			got[0].Name != "app" || !got[0].Options.DryRun || got[0].Late ||
+			!got[0].RequestedAt.Equal(open.RequestedAt) {
 			t.Fatalf("actions %+v", got)
 		}
 		before := len(w.events())
