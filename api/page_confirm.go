@@ -336,9 +336,14 @@ func (f frame) Button(verb string, fields ...any) []changeButton {
 	return []changeButton{{change.Word, href, change.Danger}}
 }
 
-// Actions returns the buttons of what the person may ask of an Application.
-func (f frame) Actions(id fleet.ApplicationID) (buttons []changeButton) {
+// Actions returns the buttons of what the person may ask of an Application. Only a reported operation
+// has a button that ends it.
+func (f frame) Actions(app view.Application) (buttons []changeButton) {
+	id := app.ID()
 	for _, a := range pageActions {
+		if a.kind == mirror.ActionTerminate && (app.OperationPhase == "" || !operating(app)) {
+			continue
+		}
 		buttons = append(buttons, f.Button(string(a.kind), "tenant", id.Tenant, "deployment",
 			id.Deployment, "environment", id.Environment)...)
 	}

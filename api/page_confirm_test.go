@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,30 @@ func TestAPersonChangesFromThePageWhatItHasShown(t *testing.T) {
 		acts, _, err := p.fleet.Actions(t.Context(), view.Scope{}, view.Filter{},
 			view.Page{Limit: 9})
 		if err != nil || len(acts) != 1 || !acts[0].Options.Prune || acts[0].Note != "tests" {
+			t.Errorf("%v %+v", err, acts)
+		}
+	})
+	t.Run("a restart is of the listed workloads", func(t *testing.T) {
+		workload := func(uid string) {
+			p.seen.Set(acmeWeb, apitest.Resources{Tree: view.Tree{Nodes: []view.TreeNode{{
+				ResourceRef: view.ResourceRef{Group: "apps", Kind: "Deployment", Namespace: "web",
+					Name: "web", UID: uid}, Parent: -1, Managed: true}}}})
+		}
+		workload("u-1")
+		restart := "/do/restart?deployment=web&environment=prod&tenant=acme"
+		shown := p.visit(alice, p.url+restart)
+		p.want(shown, http.StatusOK, "Deployment/web", "Restart 0 Pods")
+		workload("u-2") // another of the same name
+		again := p.submit(alice, restart, confirmationIn(shown.body), "same-origin")
+		p.want(again, http.StatusConflict, "Something has changed since you looked")
+		p.want(p.submit(alice, restart, confirmationIn(again.body), "same-origin"),
+			http.StatusSeeOther)
+		acts, _, err := p.fleet.Actions(t.Context(), view.Scope{}, view.Filter{},
+			view.Page{Limit: 9})
+		if err != nil || !slices.ContainsFunc(acts, func(a mirror.Action) bool {
+			return a.Kind == mirror.ActionRestart && len(a.Options.Resources) == 1 &&
+				a.Options.Resources[0].UID == "u-2"
+		}) {
 			t.Errorf("%v %+v", err, acts)
 		}
 	})

@@ -32,6 +32,7 @@ type portal struct {
 	dex   *stack.Dex
 	store *postgres.Store
 	fleet *apitest.Store // what the sessions are used on
+	seen  *apitest.Inspector
 	now   func() time.Time
 }
 
@@ -89,8 +90,8 @@ func newPortal(t *testing.T) *portal {
 		}
 		return time.Now()
 	}
-	config.Inspector = apitest.NewInspector(map[fleet.ApplicationID]apitest.Resources{
-		acmeWeb: resources()})
+	p.seen = apitest.NewInspector(map[fleet.ApplicationID]apitest.Resources{acmeWeb: resources()})
+	config.Inspector = p.seen
 	config.Sessions, config.Hub = store.Sessions, p.url
 	config.Limits = api.SessionLimits{Idle: time.Hour, Absolute: 8 * time.Hour, Refresh: time.Hour}
 	config.SignIn = signin.New([]signin.Config{{Kind: signin.OIDC, Name: "corp", Title: "Corp",
