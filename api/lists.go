@@ -129,6 +129,12 @@ type (
 		ByTenant
 		ByName // of the channel
 	}
+	commitStatusesIn struct {
+		Paging
+		ByTenant
+		ByDeployment
+		ByEnvironment
+	}
 	freezesIn struct {
 		Paging
 		ByTenant
@@ -215,6 +221,10 @@ func (in *rolloutsIn) query() (view.Filter, view.Page) {
 }
 func (in *notificationsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
+}
+func (in *commitStatusesIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment,
+		Environment: in.Environment}, in.page()
 }
 func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
@@ -306,6 +316,9 @@ func (s *Server) registerLists() {
 	list[notificationsIn](s, "notifications",
 		"Messages about the fleet with their state and the receiver's answer, newest first",
 		s.reader.Notifications)
+	list[commitStatusesIn](s, "commit-statuses",
+		"What is reported of commits on the repositories of Applications, the last changed first",
+		s.reader.CommitStatuses)
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[ringsIn](s, "rings", "Rings of the Fleet with their managed engines, in order (platform)",
 		s.reader.Rings, s.platformOnly)

@@ -121,6 +121,9 @@ type History interface {
 	// Rollouts match Filter.{Tenant, Deployment}, newest first.
 	Rollouts(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Rollout, string, error)
+	// CommitStatuses match Filter.{Tenant, Deployment, Environment}, the last changed first.
+	CommitStatuses(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.CommitStatus, string, error)
 	// Notifications match Filter.{Tenant, Name (the channel)}, newest first.
 	Notifications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Notification, string, error)

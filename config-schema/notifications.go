@@ -27,8 +27,8 @@ var (
 var kindNotifications = describe(kind{
 	name: fleet.KindTenantNotifications, place: "tenants/<tenant>/notifications.yaml",
 	doc: "The messages that Argosy sends about the tenant's Applications, and their receivers " +
-		"(`docs/notifications.md`). There is at most one, named `notifications`.",
-}, object(channels("this tenant"), subscriptions(subscription(true))).
+		"(`docs/notifications.md`), and the statuses of commits (`docs/commit-statuses.md`). There is at most one, named `notifications`.",
+}, object(channels("this tenant"), subscriptions(subscription(true)), commitStatuses()).
 	checked(channelsExist), func(d *fleet.Declaration, s *fleet.NotificationSettings) {
 	d.Notifications = s
 })
@@ -63,6 +63,58 @@ func channels(of string) field {
 						value: secretRef("The secret's name.", "alerts")})},
 		).exactlyOneOf("slack", "teams", "email", "webhook")).by("name").
 			atMost(fleet.MaxChannels)}
+}
+
+// commitStatuses are reports on the repositories of Applications.
+func commitStatuses() field {
+	return field{
+		name: "commitStatuses",
+		doc: "Reports how the commits of Applications are deployed, as commit statuses on the Git " +
+			"host of their repositories (`docs/commit-statuses.md`). An Application takes the " +
+			"first entry that covers its repository and environment.",
+		example: "[{name: github, repositories: [\"https://github.com/acme/\"], api: GitHub, " +
+			"credentialsRef: {name: github-statuses}}]",
+		value: listOf(object(
+			field{name: "name", doc: "The name, for people.", example: "github", required: true,
+				value: textOf(formatName)},
+			field{
+				name: "repositories", required: true,
+				doc: "Repositories of Applications, or with a trailing slash everything below a " +
+					"folder. Argosy writes to those that a deployment of the tenant names, and to " +
+					"no others.",
+				example: `["https://github.com/acme/"]`,
+				value:   listOf(textOf(formatGrant)).atMost(fleet.MaxStatusRepositories)},
+			field{
+				name: "api",
+				doc: "The API of the repositories' host, which Argosy calls at the host itself; that of " +
+					"`github.com` at `api.github.com`. The Fleet lists the host in " +
+					"`notifications.allowedHosts`.",
+				example: string(fleet.CommitHostGitHub), required: true,
+				value: wordOf(string(fleet.CommitHostGitHub), string(fleet.CommitHostGitea))},
+			field{name: "deployments", doc: "Deployments of GitHub too, one for each commit and " +
+				"environment. With `GitHub` alone.", example: "true", fallback: "false",
+				value: boolean()},
+			field{
+				name: "environmentSelector", doc: "Selects environments by label. Left out: all.",
+				example: "{matchLabels: {tier: prod}}",
+				value: selector("Label keys and exact values; all must match.",
+					"{tier: prod}")},
+			field{
+				name: "credentialsRef",
+				doc: "A secret of this tenant whose key `token` may write commit statuses, and " +
+					"deployments if they are on.",
+				example: "{name: github-statuses}", required: true,
+				value: secretRef("The secret's name.", "github-statuses")},
+		).checked(deploymentsOfGitHub)).by("name").atMost(fleet.MaxCommitStatuses)}
+}
+
+// deploymentsOfGitHub refuses deployments on another Git host.
+func deploymentsOfGitHub(d *decoder, into reflect.Value, at node) {
+	s := into.Addr().Interface().(*fleet.CommitStatuses)
+	if s.Deployments && s.API != fleet.CommitHostGitHub {
+		d.problem(at, codeInvalidValue, "deployments: a "+string(s.API)+" server has none",
+			"remove deployments")
+	}
 }
 
 // hook is an incoming webhook whose URL is secret.

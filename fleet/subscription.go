@@ -17,6 +17,8 @@ import (
 type NotificationSettings struct {
 	Channels      []Channel      `json:"channels,omitempty"`
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
+	// on the repositories of the Applications
+	CommitStatuses []CommitStatuses `json:"commitStatuses,omitempty"`
 }
 
 // TenantNotificationsName is the name of a tenant's NotificationSettings, and of their file without

@@ -48,6 +48,12 @@ type Notifier struct {
 	Public string // address of the page
 	// Count counts attempts by their outcome: Sent, Pending (another attempt follows), Failed
 	Count func(kind fleet.ChannelKind, outcome mirror.NotificationState)
+
+	// Commits and Reporter report the commits of Applications on their repositories; nil: none is
+	Commits  CommitStore
+	Reporter CommitReporter
+	// CountCommit counts reports by their outcome, as Count does
+	CountCommit func(api fleet.CommitHostAPI, outcome mirror.NotificationState)
 }
 
 // notify takes decisions while this replica leads.
@@ -56,11 +62,18 @@ func (l *Loop) notify(ctx context.Context) {
 		return
 	}
 	var tidied time.Time
+	commits := commitReviews{after: -1}
 	for {
 		if at := l.at.Load(); at != nil && at.revision != "" && !l.recovery.Pending() {
 			if err := l.decideNotifications(ctx, at); err != nil && ctx.Err() == nil &&
 				!errors.Is(err, mirror.ErrFenced) {
 				l.Log.Warn("failed to decide about notifications; trying again", "error", err)
+			}
+			if l.Notifier.Commits != nil {
+				if err := l.decideCommits(ctx, at, &commits); err != nil && ctx.Err() == nil &&
+					!errors.Is(err, mirror.ErrFenced) {
+					l.Log.Warn("failed to decide about commit statuses; trying again", "error", err)
+				}
 			}
 		}
 		if time.Since(tidied) > time.Hour {
@@ -131,6 +144,9 @@ func (l *Loop) sendNotifications(ctx context.Context) {
 
 // sendTo sends the messages of one channel, until it has none or one fails.
 func (l *Loop) sendTo(ctx context.Context, tenant fleet.TenantName, name string) error {
+	if settings, ok := statusesIn(name); ok && l.Notifier.Commits != nil {
+		return l.sendCommits(ctx, tenant, settings)
+	}
 	for {
 		at := l.at.Load()
 		if at == nil {

@@ -20,6 +20,19 @@ func (s *Store) Notifications(_ context.Context, scope view.Scope, f view.Filter
 		}, p)
 }
 
+// CommitStatuses lists what is reported of commits, the last changed first.
+func (s *Store) CommitStatuses(_ context.Context, scope view.Scope, f view.Filter,
+	p view.Page) ([]mirror.CommitStatus, string, error) {
+	return listing(s, func(m *Mirror) []mirror.CommitStatus { return m.CommitStatuses },
+		func(c mirror.CommitStatus) string {
+			return newest(c.ChangedAt) + c.Of().String() + c.Repository + c.Commit
+		},
+		func(c mirror.CommitStatus) bool {
+			return is(scope.Tenant, c.Tenant) && is(f.Tenant, c.Tenant) &&
+				is(f.Deployment, c.Deployment) && is(f.Environment, c.Environment)
+		}, p)
+}
+
 // TestChannel implements api.Decider. Its message is sent at once.
 func (s *Store) TestChannel(_ context.Context, tenant fleet.TenantName, channel, by string) (string,
 	error) {

@@ -25,39 +25,40 @@ import (
 
 // Mirror is the content of a store. It may be decoded from JSON.
 type Mirror struct {
-	Tenants       []view.Tenant
-	Environments  []view.Environment
-	Deployments   []view.Deployment
-	Sets          []view.Set
-	Applications  []view.Application
-	Engines       []view.Engine
-	Orphans       []view.Orphan
-	Unproven      []view.Unproven
-	Freezes       []view.Freeze
-	Rings         []mirror.Ring
-	Pools         []mirror.Pool
-	Bulletins     []view.Bulletin
-	Differences   []mirror.Difference
-	Owners        []view.Owner
-	Operations    []mirror.Operation
-	Moves         []view.Move
-	Rebalances    []mirror.Rebalance
-	Rollouts      []mirror.Rollout
-	Notifications []mirror.Notification
-	Actions       []mirror.Action
-	Remedies      []mirror.Remedy
-	Revisions     []view.Revision
-	Problems      []fleet.Problem
-	Holds         []mirror.Hold
-	Stops         []mirror.Stop
-	Pulls         []Pull
-	Source        view.Source
-	Tokens        []Token
-	Agents        []view.Agent
-	AgentTokens   []registry.Token
-	Own           []view.Own
-	Traces        []view.Trace
-	Audit         []audit.Entry // in the order of their numbers
+	Tenants        []view.Tenant
+	Environments   []view.Environment
+	Deployments    []view.Deployment
+	Sets           []view.Set
+	Applications   []view.Application
+	Engines        []view.Engine
+	Orphans        []view.Orphan
+	Unproven       []view.Unproven
+	Freezes        []view.Freeze
+	Rings          []mirror.Ring
+	Pools          []mirror.Pool
+	Bulletins      []view.Bulletin
+	Differences    []mirror.Difference
+	Owners         []view.Owner
+	Operations     []mirror.Operation
+	Moves          []view.Move
+	Rebalances     []mirror.Rebalance
+	Rollouts       []mirror.Rollout
+	Notifications  []mirror.Notification
+	CommitStatuses []mirror.CommitStatus
+	Actions        []mirror.Action
+	Remedies       []mirror.Remedy
+	Revisions      []view.Revision
+	Problems       []fleet.Problem
+	Holds          []mirror.Hold
+	Stops          []mirror.Stop
+	Pulls          []Pull
+	Source         view.Source
+	Tokens         []Token
+	Agents         []view.Agent
+	AgentTokens    []registry.Token
+	Own            []view.Own
+	Traces         []view.Trace
+	Audit          []audit.Entry // in the order of their numbers
 }
 
 // Pull is a pull request with the plan of its head, if there is one.

@@ -15,6 +15,12 @@ func (l lists) Notifications(ctx context.Context, f view.Filter, limit int) (
 	return all[mirror.Notification](ctx, l.conn, "notifications", f, limit)
 }
 
+// CommitStatuses lists what is reported of commits, the last changed first.
+func (l lists) CommitStatuses(ctx context.Context, f view.Filter, limit int) (
+	[]mirror.CommitStatus, error) {
+	return all[mirror.CommitStatus](ctx, l.conn, "commit-statuses", f, limit)
+}
+
 // TestChannel requests a test message.
 func (d decisions) TestChannel(ctx context.Context, r wire.TestChannelRequest) (
 	out wire.TestChannelResult, err error) {

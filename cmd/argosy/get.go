@@ -169,6 +169,12 @@ var resources = []resource{
 		list: lister((*client.Client).Notifications, func(n mirror.Notification) string {
 			return n.ID
 		}, notificationColumns)},
+	{plural: "commit-statuses", aliases: []string{"commit-status"}, filters: []string{"tenant",
+		"environment", "deployment"},
+		about: "no commit was reported; `docs/commit-statuses.md` shows how to declare it",
+		list: lister((*client.Client).CommitStatuses, func(c mirror.CommitStatus) string {
+			return c.Of().String() + " " + c.Commit
+		}, commitStatusColumns)},
 	{plural: "freezes", aliases: []string{"freeze"}, filters: []string{"tenant"},
 		about: "neither the Fleet nor a Tenant declares freezes",
 		list: lister((*client.Client).Freezes, func(v view.Freeze) string {

@@ -478,19 +478,21 @@ type Ack struct {
 
 // Observed is mirror.Observation without the engine.
 type Observed struct {
-	Name            string             `json:"name"`
-	UID             string             `json:"uid,omitempty"`
-	Sync            mirror.SyncState   `json:"sync"`
-	Health          mirror.HealthState `json:"health"`
-	SyncedRevision  string             `json:"syncedRevision,omitempty"`
-	OperationPhase  string             `json:"operationPhase,omitempty"`
-	OperationID     string             `json:"operationID,omitempty"`
-	OperationError  string             `json:"operationError,omitempty"`
-	Message         string             `json:"message,omitempty"`
-	Resources       int                `json:"resources,omitempty"`
-	ReconciledAt    time.Time          `json:"reconciledAt,omitzero"`
-	ResourceVersion string             `json:"resourceVersion,omitempty"`
-	Compared        string             `json:"compared,omitempty"` // an earlier agent omits it
+	Name           string             `json:"name"`
+	UID            string             `json:"uid,omitempty"`
+	Sync           mirror.SyncState   `json:"sync"`
+	Health         mirror.HealthState `json:"health"`
+	SyncedRevision string             `json:"syncedRevision,omitempty"`
+	OperationPhase string             `json:"operationPhase,omitempty"`
+	OperationID    string             `json:"operationID,omitempty"`
+	OperationError string             `json:"operationError,omitempty"`
+	// commit of the operation; an earlier agent omits it
+	OperationRevision string    `json:"operationRevision,omitempty"`
+	Message           string    `json:"message,omitempty"`
+	Resources         int       `json:"resources,omitempty"`
+	ReconciledAt      time.Time `json:"reconciledAt,omitzero"`
+	ResourceVersion   string    `json:"resourceVersion,omitempty"`
+	Compared          string    `json:"compared,omitempty"` // an earlier agent omits it
 	// of the workload, at most mirror.MaxRunningImages; an earlier agent omits them
 	Images []string `json:"images,omitzero"`
 	Gone   bool     `json:"gone,omitempty"`

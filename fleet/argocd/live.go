@@ -344,6 +344,17 @@ type liveOperation struct {
 		Automated bool
 	}
 	Info []struct{ Name, Value string }
+	Sync liveRevisions
+}
+
+// liveRevisions are the commits of a sync: of one source, or of several.
+type liveRevisions struct {
+	Revision  string
+	Revisions []string
+}
+
+func (r liveRevisions) joined() string {
+	return clip(firstOf(r.Revision, fleet.JoinRevisions(r.Revisions)), 256)
 }
 
 // request returns the ID of the SyncRun that requested the operation, or "".
@@ -370,7 +381,10 @@ type liveStatus struct {
 	OperationState *struct {
 		Phase, Message string
 		Operation      liveOperation
-		SyncResult     struct{ Resources failedResources }
+		SyncResult     struct {
+			liveRevisions
+			Resources failedResources
+		}
 	}
 }
 
@@ -717,6 +731,7 @@ func observationOf(key fleet.ObjectKey, o *liveObject) mirror.Observation {
 	if state := s.OperationState; state != nil {
 		out.OperationPhase = unique.Make(clip(state.Phase, 32)).Value()
 		out.OperationID = clip(state.Operation.request(), 253)
+		out.OperationRevision = firstOf(state.SyncResult.joined(), state.Operation.Sync.joined())
 		if state.Phase == "Failed" || state.Phase == "Error" {
 			out.OperationError = operationMessage(s)
 		}

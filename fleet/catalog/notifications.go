@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -43,6 +45,21 @@ func (v *View) Subscribed(t fleet.Trigger) bool {
 		}
 	}
 	return false
+}
+
+// ReportingCommits returns the tenants with commit statuses, sorted. It reads the declarations of
+// notifications, and no others.
+func (v *View) ReportingCommits() (all []fleet.TenantName) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k := range v.st.index.each(term{what: notifying}) {
+		if d := v.st.get(k); d != nil && d.Notifications != nil &&
+			len(d.Notifications.CommitStatuses) > 0 {
+			all = append(all, k.Tenant)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // notificationsOf returns what a Fleet allows to channels.
@@ -94,6 +111,38 @@ func (ch *checker) checkChannels(e *entry, spec *fleet.NotificationSettings) (
 					codeReceiver, "write an address of an allowed domain, or ask the platform to add "+
 						"the domain to spec.notifications.emailDomains of fleet/fleet.yaml",
 					"the Fleet allows no messages to %s", to))
+			}
+		}
+	}
+	return append(problems, checkCommitHosts(e, allowed, spec.CommitStatuses)...)
+}
+
+// checkCommitHosts refuses repositories on Git hosts that the platform does not allow to receive
+// anything.
+func checkCommitHosts(e *entry, allowed *fleet.FleetNotifications,
+	all []fleet.CommitStatuses) (problems []fleet.Problem) {
+	for i, c := range all {
+		for j, repository := range c.Repositories {
+			field := fmt.Sprintf("spec.commitStatuses[%d].repositories[%d]", i, j)
+			one := repository
+			if strings.HasSuffix(one, "/") { // any repository of the folder has the same host
+				one += "owner/name"
+			}
+			u, err := fleet.ParseRepoURL(one)
+			if err == nil {
+				u.Path = "/owner/name"
+				one = u.String()
+			}
+			host, err := fleet.CommitHostOf(one, c.API)
+			switch {
+			case err != nil:
+				problems = append(problems, e.problem(field, codeReceiver,
+					"write the https or ssh URL of a Git repository, or of a folder of them",
+					"no status can be reported there: %v", err))
+			case !allowed.AllowsHost(host.Authority):
+				problems = append(problems, e.problem(field, codeReceiver,
+					"ask the platform to add it to spec.notifications.allowedHosts of "+
+						"fleet/fleet.yaml", "the Fleet allows no messages to %s", host.Authority))
 			}
 		}
 	}

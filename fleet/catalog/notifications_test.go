@@ -20,6 +20,11 @@ func toHook(url string) fleet.NotificationSettings {
 		Webhook: &fleet.WebhookChannel{URL: url}}}}
 }
 
+func toCommits(api fleet.CommitHostAPI, repository string) fleet.NotificationSettings {
+	return fleet.NotificationSettings{CommitStatuses: []fleet.CommitStatuses{{Name: "git", API: api,
+		Repositories: []string{repository}}}}
+}
+
 func TestChannelsGoWhereTheFleetAllows(t *testing.T) {
 	allows := func(d *fleet.Declaration) {
 		d.Fleet.Notifications = &fleet.FleetNotifications{
@@ -42,6 +47,12 @@ func TestChannelsGoWhereTheFleetAllows(t *testing.T) {
 		{"the port that is allowed", toHook("https://h.example.com:8443/x"), ""},
 		{"a host below the domain", toHook("https://a.hooks.example.com/x"), ""},
 		{"the domain itself", toHook("https://hooks.example.com/x"), "channels[0].webhook.url"},
+		{"commits on an allowed host", toCommits("Gitea", "ssh://git@alerts.example.com:2222/acme/"),
+			""},
+		{"commits on another host", toCommits("GitHub", "https://github.com/acme/"),
+			"commitStatuses[0].repositories[0]"},
+		{"commits of an OCI artifact", toCommits("GitHub", "oci://alerts.example.com/acme/"),
+			"commitStatuses[0].repositories[0]"},
 		{"a name that ends alike", toHook("https://evilhooks.example.com/x"),
 			"channels[0].webhook.url"},
 	} {

@@ -67,19 +67,22 @@ const (
 // Observation is the latest state of one Application that its engine reported. It is a fact about a
 // moment, never a wish.
 type Observation struct {
-	Key             fleet.ObjectKey
-	UID             string
-	Sync            SyncState
-	Health          HealthState
-	SyncedRevision  string    // of the application's repository
-	OperationPhase  string    // Running, Succeeded, Failed, Error, Terminating or ""
-	OperationID     string    // the SyncRun that requested it, or ""
-	OperationError  string    // at most 1 KiB
-	Message         string    // of conditions or health; at most 1 KiB
-	Resources       int       // number of managed resources
-	Images          Images    // of its workload
-	ReconciledAt    time.Time // by Argo CD
-	ResourceVersion string
+	Key            fleet.ObjectKey
+	UID            string
+	Sync           SyncState
+	Health         HealthState
+	SyncedRevision string // of the application's repository
+	OperationPhase string // Running, Succeeded, Failed, Error, Terminating or ""
+	OperationID    string // the SyncRun that requested it, or ""
+	// OperationRevision is the commit that the last operation deployed or tried to, of several
+	// sources joined; "": none, or an agent of an earlier version does not report it
+	OperationRevision string
+	OperationError    string    // at most 1 KiB
+	Message           string    // of conditions or health; at most 1 KiB
+	Resources         int       // number of managed resources
+	Images            Images    // of its workload
+	ReconciledAt      time.Time // by Argo CD
+	ResourceVersion   string
 	// Compared is the hash of the manifest with whose source and destination Argo CD has compared
 	// the Application last; "": of an earlier one, or an agent of an earlier version does not
 	// report it.

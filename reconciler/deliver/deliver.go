@@ -68,9 +68,7 @@ func receiver(r notify.Delivery, raw string) (authority string, err error) {
 		return "", &notify.Refused{Why: "the receiver's URL: " + err.Error()}
 	}
 	if !r.Fleet.AllowsHost(authority) {
-		return "", &notify.Refused{Why: fmt.Sprintf(
-			"the Fleet allows no messages to %s: ask the platform to "+
-				"add it to spec.notifications.allowedHosts", authority)}
+		return "", notAllowed(authority)
 	}
 	return authority, nil
 }
@@ -89,6 +87,35 @@ func (s *Sender) client(r notify.Delivery, authority string) *http.Client {
 			return http.ErrUseLastResponse
 		},
 	}
+}
+
+// Through carries requests to one host that messages may go to, under the rules of this package:
+// for the API of a Git host.
+func (s *Sender) Through(allowed *fleet.FleetNotifications, authority string) (http.RoundTripper,
+	error) {
+	if !allowed.AllowsHost(authority) {
+		return nil, notAllowed(authority)
+	}
+	return &onlyHost{authority: authority,
+		next: s.client(notify.Delivery{Fleet: allowed}, authority).Transport}, nil
+}
+
+// onlyHost refuses requests to other hosts.
+type onlyHost struct {
+	authority string
+	next      http.RoundTripper
+}
+
+func (o *onlyHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" || strings.TrimSuffix(r.URL.Host, ":443") != o.authority {
+		return nil, &notify.Refused{Why: "a request to another host than " + o.authority}
+	}
+	return o.next.RoundTrip(r)
+}
+
+func notAllowed(authority string) error {
+	return &notify.Refused{Why: fmt.Sprintf("the Fleet allows no messages to %s: ask the platform "+
+		"to add it to spec.notifications.allowedHosts", authority)}
 }
 
 // dialer connects to public addresses, and to others if private is set.

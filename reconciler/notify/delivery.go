@@ -23,6 +23,17 @@ type Delivery struct {
 	At        time.Time
 }
 
+// CommitDelivery is the report of one commit, with all that is needed to write it.
+type CommitDelivery struct {
+	Settings fleet.CommitStatuses
+	Secret   fleet.Secret // of the settings
+	// Fleet is what the platform allows; nil: nothing
+	Fleet *fleet.FleetNotifications
+	// Public is the address of the page, or ""
+	Public string
+	Report mirror.CommitReport
+}
+
 // Refused is an error that another attempt alone does not end: the receiver or the platform refuses
 // the message.
 type Refused struct{ Why string }

@@ -86,7 +86,9 @@ func migrateOwn(ctx context.Context, db *sql.DB) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
+	// Changes that are developed side by side add their migrations in any order. Each is additive.
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return 0, err
 	}

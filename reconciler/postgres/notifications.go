@@ -398,12 +398,13 @@ var sqlTidyNotifications = []string{
 		WHERE id IN (SELECT id FROM notifications WHERE ended_at IS NULL AND at < now() - interval '` + sqlHours(giveUpAfter) + `' LIMIT $1)`,
 	`DELETE FROM notifications WHERE id IN (
 		SELECT id FROM notifications WHERE ended_at < now() - interval '` + sqlHours(keepNotifications) + `' ORDER BY ended_at LIMIT $1)`,
+	sqlTidyCommits,
 }
 
 func sqlHours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
-// Tidy deletes notifications that ended 14 days ago, and gives up those that were not sent within
-// three days. It returns the number of changed rows.
+// Tidy deletes notifications and commit statuses that ended 14 days ago, and gives up notifications
+// that were not sent within three days. It returns the number of changed rows.
 func (s *Notifications) Tidy(ctx context.Context) (int64, error) {
 	var all int64
 	for _, sql := range sqlTidyNotifications {

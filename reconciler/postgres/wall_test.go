@@ -122,6 +122,8 @@ func TestNothingIsReadableWithoutAPolicy(t *testing.T) {
 const (
 	actionOfEveryTenant = `INSERT INTO actions (id, request, kind, engine, name, tenant, tenant_uid, environment, deployment, options, by)
 		SELECT t.tenant, '', 'Refresh', 'eu-1', 'a', t.tenant, t.uid, 'prod', 'web', '{}', 'ann' FROM tenants t`
+	commitOfEveryTenant = `INSERT INTO commit_statuses (tenant, tenant_uid, deployment, environment, repository, commit, settings, state)
+		SELECT t.tenant, t.uid, 'web', 'prod', 'r', 'a', 'github', 'Queued' FROM tenants t`
 	notificationOfEveryTenant = `INSERT INTO notifications (id, tenant, tenant_uid, channel, state, body, at, due)
 		SELECT t.tenant, t.tenant, t.uid, 'chat', 'Pending', '{}', now(), now() FROM tenants t`
 )
@@ -152,6 +154,7 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		SELECT 'eu-1', t.tenant, 'commit', 'a', '', '', t.tenant FROM tenants t`)
 	exec(t, url, actionOfEveryTenant)
 	exec(t, url, notificationOfEveryTenant)
+	exec(t, url, commitOfEveryTenant)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
@@ -260,6 +263,7 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 	}
 	exec(t, url, actionOfEveryTenant)
 	exec(t, url, notificationOfEveryTenant)
+	exec(t, url, commitOfEveryTenant)
 	acme := view.Scope{Tenant: "acme"}
 	read := func(t *testing.T, by view.Filter) string {
 		t.Helper()
@@ -302,6 +306,8 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 		add(m, len(m), err)
 		n, _, err := s.Views.Notifications(ctx, acme, by, page)
 		add(n, len(n), err)
+		n2, _, err := s.Views.CommitStatuses(ctx, acme, by, page)
+		add(n2, len(n2), err)
 		o, _, err := s.Views.Audit(ctx, acme, by, page)
 		add(o, len(o), err)
 		p, err := s.Views.Matrix(ctx, acme, by, page)

@@ -339,18 +339,18 @@ const sqlObserve = `
 	WITH changed AS (
 		UPDATE status s SET uid = o.uid, sync = o.sync, health = o.health, synced_revision = o.synced_revision,
 			operation_phase = o.operation_phase, operation_id = o.operation_id, operation_error = o.operation_error, message = o.message,
-			resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, compared = o.compared, observed_at = now(),
+			operation_revision = o.operation_revision, resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, compared = o.compared, observed_at = now(),
 			synced_at = CASE WHEN o.sync = 'Synced' AND s.sync <> 'Synced' AND (s.synced_at >= s.acked_at) IS NOT TRUE THEN now() ELSE s.synced_at END,
 			healthy_at = CASE WHEN (o.sync, o.health) = ('Synced', 'Healthy') AND (s.sync, s.health) <> ('Synced', 'Healthy')
 				AND (s.healthy_at >= s.acked_at) IS NOT TRUE THEN now() ELSE s.healthy_at END
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::int[],
-				$13::timestamptz[], $14::text[], $15::bool[], $16::text[])
+				$13::timestamptz[], $14::text[], $15::bool[], $16::text[], $17::text[])
 			AS o (engine, kind, name, uid, sync, health, synced_revision, operation_phase, operation_id, operation_error, message, resources,
-				reconciled_at, resource_version, gone, compared)
+				reconciled_at, resource_version, gone, compared, operation_revision)
 		WHERE s.engine = o.engine AND s.kind = o.kind AND s.name = o.name AND
 			(s.observed_at IS NULL OR
-			(s.uid, s.sync, s.health, s.synced_revision, s.operation_phase, s.operation_id, s.operation_error, s.message, s.resources, s.gone, s.compared) <>
-			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone, o.compared))
+			(s.uid, s.sync, s.health, s.synced_revision, s.operation_phase, s.operation_id, s.operation_error, s.message, s.resources, s.gone, s.compared, s.operation_revision) <>
+			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone, o.compared, o.operation_revision))
 		RETURNING s.engine, s.kind, s.name, s.tenant, s.sync, s.health)` + sqlEvents + `min(sync) || ', ' || min(health)` + sqlEventsEnd
 
 // sqlBeginStatus inserts a first status row for objects that are observed before their
@@ -381,7 +381,8 @@ func observationColumns(seen []mirror.Observation) []any {
 		column(seen, func(o mirror.Observation) *time.Time { return moment(o.ReconciledAt) }),
 		of(func(o mirror.Observation) string { return o.ResourceVersion }),
 		column(seen, func(o mirror.Observation) bool { return o.Deleted }),
-		of(func(o mirror.Observation) string { return o.Compared }))
+		of(func(o mirror.Observation) string { return o.Compared }),
+		of(func(o mirror.Observation) string { return o.OperationRevision }))
 }
 
 // A deleted object is neither in sync nor healthy, whatever its last report.

@@ -26,9 +26,47 @@ func TestArgosySpeaksToTheForge(t *testing.T) {
 		people[login] = must(host.CreateUser(t.Context(), login))(t)
 	}
 	forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, host, people) })
+	t.Run("commits of an Application have their status once", func(t *testing.T) {
+		reportsCommits(newStage(t, host, people))
+	})
 	t.Run("a pattern requires one check, not every one", func(t *testing.T) {
 		onePatternOneCheck(newStage(t, host, people))
 	})
+}
+
+// reportsCommits writes as a tenant's token does on the repository of an Application.
+func reportsCommits(s *stage) {
+	ctx := s.t.Context()
+	writer := s.people[s.cast.Writer.ID]
+	_, head := s.Open(s.cast.Writer, "a commit")
+	commits, err := github.NewCommits(github.Config{BaseURL: s.forge.API(), Repository: s.name,
+		AllowHTTP: true, Auth: github.Auth{Token: func(context.Context) (string, error) {
+			return writer.Token, nil
+		}}}, http.DefaultTransport)
+	ok(s.t, err)
+	for _, state := range []string{"pending", "failure", "success", "success", "error"} {
+		answer := must(commits.Report(ctx, github.CommitReport{Commit: string(head),
+			Context: "argosy/acme/checkout@prod", State: state, Description: "it is " + state,
+			Target: "https://argosy.example.com/"}))(s.t)
+		s.t.Log(answer)
+	}
+	var all []struct{ Status, Context, Description string }
+	ok(s.t, s.forge.Call(ctx, writer, http.MethodGet, "repos/"+s.name+"/commits/"+string(head)+
+		"/statuses?sort=oldest", nil, &all))
+	if len(all) != 4 || all[0].Status != "pending" || all[3].Status != "error" ||
+		all[3].Description != "it is error" {
+		s.t.Errorf("statuses: %+v", all)
+	}
+	reader := s.people[s.cast.Reader.ID]
+	foreign, err := github.NewCommits(github.Config{BaseURL: s.forge.API(), Repository: s.name,
+		AllowHTTP: true, Auth: github.Auth{Token: func(context.Context) (string, error) {
+			return reader.Token, nil
+		}}}, http.DefaultTransport)
+	ok(s.t, err)
+	if _, err := foreign.Report(ctx, github.CommitReport{Commit: string(head), Context: "x",
+		State: "success"}); err == nil || !github.IsRefusal(err) {
+		s.t.Errorf("a token that may only read is answered %v", err)
+	}
 }
 
 // onePatternOneCheck shows why a pattern such as argosy/* counts as none of the required checks:

@@ -11,6 +11,7 @@
 //	pulls.go, conversation.go, comment.go, statuses.go, runs.go, people.go, protection.go,
 //	deliveries.go          the parts of Forge
 //	manifest.go            the registration of an App
+//	commits.go             reports on the repositories of tenants' Applications
 //
 // Rules of this package:
 //   - absence is proven: "no such" is reported only if the repository itself answers and has the

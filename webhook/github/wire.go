@@ -2,6 +2,7 @@ package github
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,7 @@ const (
 	longestWait = time.Hour
 )
 
-var (
-	errElsewhere = errors.New("the Git host redirects to another host; nothing is sent there")
-	errTooLarge  = fmt.Errorf("the Git host answers with more than %d MiB", answerBytes>>20)
-)
+var errElsewhere = errors.New("the Git host redirects to another host; nothing is sent there")
 
 // wire carries requests to the one host. It reads each response whole, within bounds, and removes
 // the credential from it, so that no caller can print one. It keeps responses with an ETag for
@@ -33,6 +31,7 @@ type wire struct {
 	next   http.RoundTripper
 	kept   *cache // nil keeps nothing
 	secret string // another secret of its requests, in their URL
+	most   int64  // bytes of one answer; default answerBytes
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -68,13 +67,14 @@ func (w *wire) exchange(r *http.Request, credential string) (*http.Response, []b
 	if err != nil {
 		return nil, nil, w.lost(r.Context(), err, credential)
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, answerBytes+1))
+	most := cmp.Or(w.most, answerBytes)
+	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	_ = answer.Body.Close() // it has been read; the connection is kept or not
 	if err != nil {
 		return nil, nil, w.lost(r.Context(), err, credential)
 	}
-	if len(body) > answerBytes {
-		return nil, nil, errTooLarge
+	if int64(len(body)) > most {
+		return nil, nil, fmt.Errorf("the Git host answers with more than %d MiB", most>>20)
 	}
 	body = redactBytes(redactBytes(body, credential), w.secret)
 	for _, values := range answer.Header {

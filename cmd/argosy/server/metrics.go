@@ -47,6 +47,26 @@ func newNotificationCounter(reg prometheus.Registerer) func(fleet.ChannelKind,
 	}
 }
 
+// newCommitCounter counts reports of commits.
+func newCommitCounter(reg prometheus.Registerer) func(fleet.CommitHostAPI,
+	mirror.NotificationState) {
+	reports := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "argosy_commit_status_reports_total",
+		Help: "Reports of commits on the repositories of Applications, by the API of the Git host " +
+			"and outcome: Sent, Pending (another attempt follows), Failed (given up), Dropped (no " +
+			"longer declared)."}, []string{"api", "outcome"})
+	for _, api := range []fleet.CommitHostAPI{fleet.CommitHostGitHub, fleet.CommitHostGitea} {
+		for _, outcome := range []mirror.NotificationState{mirror.NotificationSent,
+			mirror.NotificationPending, mirror.NotificationFailed, mirror.NotificationDropped} {
+			reports.WithLabelValues(string(api), string(outcome))
+		}
+	}
+	reg.MustRegister(reports)
+	return func(api fleet.CommitHostAPI, outcome mirror.NotificationState) {
+		reports.WithLabelValues(string(api), string(outcome)).Inc()
+	}
+}
+
 // registerStops exports the age of this replica's view of the emergency stops.
 func registerStops(reg prometheus.Registerer, stops *worker.StopBoard) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -72,6 +72,7 @@ func reference(t *testing.T) string {
 	registerAudit(reg, &sealer{})
 	registerTraces(reg)
 	newNotificationCounter(reg)
+	newCommitCounter(reg)
 	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(
 		hub.Config{Store: emptyAgentStore(), Secrets: &secrets.Resolver{},

@@ -129,7 +129,7 @@ func (o *Outbox) Observe(seen ...agent.Observed) {
 	defer o.mu.Unlock()
 	for _, v := range seen {
 		for _, text := range []*string{&v.UID, &v.SyncedRevision, &v.OperationPhase, &v.OperationID,
-			&v.OperationError, &v.Message, &v.ResourceVersion} {
+			&v.OperationError, &v.OperationRevision, &v.Message, &v.ResourceVersion} {
 			*text = cut(*text)
 		}
 		o.put(listObserved, v.Name, v, nil)

@@ -217,7 +217,8 @@ func (f *Follower) Observe(_ context.Context, lease mirror.Lease, seen []mirror.
 			SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
 			OperationID: o.OperationID, OperationError: o.OperationError, Message: o.Message,
 			Resources: o.Resources, ReconciledAt: o.ReconciledAt,
-			ResourceVersion: o.ResourceVersion, Compared: o.Compared, Gone: o.Deleted}
+			ResourceVersion: o.ResourceVersion, Compared: o.Compared, Gone: o.Deleted,
+			OperationRevision: o.OperationRevision}
 		if o.Images.Reported() {
 			reports[i].Images = append([]string{}, o.Images.List()...)
 		}

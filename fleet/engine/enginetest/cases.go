@@ -628,10 +628,11 @@ func syncs(t *testing.T, b *Fixture) {
 		t.Errorf("it asks for revision %q", got)
 	}
 	r.External.Merge(row.Key,
-		`{"operation":null,"status":{"operationState":{"phase":"Failed","message":"no","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"run-1"}]}}}}`)
+		`{"operation":null,"status":{"operationState":{"phase":"Failed","message":"no","startedAt":"2026-01-01T00:00:00Z","syncResult":{"revision":"c0ffee"},"operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"run-1"}]}}}}`)
 	r.until("result reported", func() bool {
 		o, _ := r.last(row.Key)
-		return o.OperationID == "run-1" && o.OperationPhase == "Failed" && o.OperationError == "no"
+		return o.OperationID == "run-1" && o.OperationPhase == "Failed" &&
+			o.OperationError == "no" && o.OperationRevision == "c0ffee"
 	})
 	if out := r.apply(row, fleet.Secret{}); out.State != mirror.ApplyApplied || out.Changed {
 		t.Errorf("a sync is taken for a drift: %+v", out)

@@ -424,6 +424,8 @@ func (o *stored) observation(key fleet.ObjectKey) mirror.Observation {
 		out.OperationError = o.text("status", "operationState", "message")
 	}
 	out.OperationID = o.request("status", "operationState", "operation")
+	out.OperationRevision = cmp.Or(o.text("status", "operationState", "syncResult", "revision"),
+		o.text("status", "operationState", "operation", "sync", "revision"))
 	return out
 }
 

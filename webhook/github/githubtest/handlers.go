@@ -42,4 +42,9 @@ var handlers = map[string]handler{
 	"GET /repos/{owner}/{repo}/commits/{ref}/check-runs":    listRuns,
 	"POST /repos/{owner}/{repo}/check-runs":                 postRun,
 	"PATCH /repos/{owner}/{repo}/check-runs/{check_run_id}": patchRun,
+
+	"GET /repos/{owner}/{repo}/deployments":                           listDeployments,
+	"POST /repos/{owner}/{repo}/deployments":                          postDeployment,
+	"GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses":  listDeploymentStatuses,
+	"POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses": postDeploymentStatus,
 }

@@ -20,6 +20,8 @@ var Paths = []string{
 	"/repos/{owner}/{repo}/commits/{commit_sha}/pulls",
 	"/repos/{owner}/{repo}/commits/{ref}/check-runs",
 	"/repos/{owner}/{repo}/commits/{ref}/statuses",
+	"/repos/{owner}/{repo}/deployments",
+	"/repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
 	"/repos/{owner}/{repo}/hooks",
 	"/repos/{owner}/{repo}/hooks/{hook_id}/deliveries",
 	"/repos/{owner}/{repo}/hooks/{hook_id}/deliveries/{delivery_id}/attempts",

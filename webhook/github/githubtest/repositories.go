@@ -18,6 +18,7 @@ type Repository struct {
 	comments []*Comment
 	statuses []*Status
 	runs     []*Run
+	deployed []*Deployment
 	hooks    []*Hook
 	number   int
 
