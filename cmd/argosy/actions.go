@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // actionFlags are the flags that the commands of all actions have.
@@ -38,7 +39,7 @@ func addYes(cmd *cobra.Command, yes *bool) {
 
 func (f *actionFlags) addResources(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.resources, "resource", nil,
-		"this resource alone, as GROUP:KIND:[NAMESPACE/]NAME; may be repeated")
+		"this resource alone: "+resourceHelp+"; may be repeated")
 }
 
 const anApplication = "TENANT/DEPLOYMENT@ENVIRONMENT"
@@ -183,7 +184,7 @@ func (a *app) syncDeclared(cmd *cobra.Command, f *actionFlags) {
 		"name, or NAMESPACE/NAME if several namespaces have the name."
 	cmd.Example = "  argosy sync acme/checkout@prod-eu --dry-run --wait\n" +
 		"  argosy sync acme/checkout@prod-eu --prune --yes --wait\n" +
-		"  argosy sync acme/checkout@prod-eu --resource apps:Deployment:web\n" +
+		"  argosy sync acme/checkout@prod-eu --resource Deployment/web\n" +
 		"  argosy sync acme/edge shop\n" +
 		"  argosy sync acme/edge argocd/shop --revision v1.4.0 --prune"
 	cmd.Args = cobra.RangeArgs(1, 2)
@@ -198,11 +199,17 @@ func (a *app) act(ctx context.Context, kind mirror.ActionKind, name string, f *a
 	if err != nil {
 		return err
 	}
-	if f.ask.Resources, err = resourcesOf(f.resources); err != nil {
+	names, err := parseResources(f.resources)
+	if err != nil {
 		return err
 	}
 	c, err := a.connect()
 	if err != nil {
+		return err
+	}
+	if f.ask.Resources, err = actedOn(names, func() (view.Tree, error) {
+		return c.Tree(ctx, id)
+	}); err != nil {
 		return err
 	}
 	if !f.yes && !f.ask.DryRun {
@@ -232,24 +239,6 @@ func (a *app) request(ctx context.Context, c *client.Client, id fleet.Applicatio
 	err = a.printLine("requested a %s of %s: operation %s", kind, id, asked.Operation)
 	a.hint("`argosy get operations %s` shows the result", asked.Operation)
 	return err
-}
-
-// resourcesOf parses GROUP:KIND:[NAMESPACE/]NAME.
-func resourcesOf(texts []string) ([]mirror.ActionResource, error) {
-	var out []mirror.ActionResource
-	for _, text := range texts {
-		parts := strings.Split(text, ":")
-		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-			return nil, fmt.Errorf("--resource %q: write GROUP:KIND:[NAMESPACE/]NAME, such as "+
-				"apps:Deployment:web, or :Service:web for the core group", text)
-		}
-		r := mirror.ActionResource{Group: parts[0], Kind: parts[1], Name: parts[2]}
-		if namespace, name, ok := strings.Cut(parts[2], "/"); ok {
-			r.Namespace, r.Name = namespace, name
-		}
-		out = append(out, r)
-	}
-	return out, nil
 }
 
 // showPreview shows what an action would do.

@@ -28,45 +28,6 @@ func inspectCommands(a *app) []*cobra.Command {
 	return []*cobra.Command{treeCommand(a), diffCommand(a), logsCommand(a), eventsCommand(a)}
 }
 
-// parseResource reads KIND/NAME, KIND.GROUP/NAME, or either with NAMESPACE/ before the name.
-func parseResource(text string) (r view.ResourceRef, err error) {
-	parts := strings.Split(text, "/")
-	switch len(parts) {
-	case 2:
-		r.Kind, r.Name = parts[0], parts[1]
-	case 3:
-		r.Kind, r.Namespace, r.Name = parts[0], parts[1], parts[2]
-	}
-	r.Kind, r.Group, _ = strings.Cut(r.Kind, ".")
-	if r.Kind == "" || r.Name == "" {
-		return r, fmt.Errorf("resource %s: write KIND/NAME, such as Deployment/checkout, or "+
-			"KIND/NAMESPACE/NAME", text)
-	}
-	return r, nil
-}
-
-// findNode returns the node that a person means. Kinds are compared without case.
-func findNode(t view.Tree, want view.ResourceRef) (int, error) {
-	found := -1
-	for i, n := range t.Nodes {
-		if !strings.EqualFold(n.Kind, want.Kind) || n.Name != want.Name ||
-			want.Namespace != "" && n.Namespace != want.Namespace ||
-			want.Group != "" && n.Group != want.Group {
-			continue
-		}
-		if found >= 0 {
-			return 0, fmt.Errorf("--resource %s: several resources have that kind and name; write "+
-				"KIND.GROUP/NAMESPACE/NAME", want)
-		}
-		found = i
-	}
-	if found < 0 {
-		return 0, fmt.Errorf("--resource %s: it is no resource of the Application; `argosy tree` "+
-			"lists them", want)
-	}
-	return found, nil
-}
-
 // inspected is the Application that a command names, and the resource of --resource.
 type inspected struct {
 	*client.Client
@@ -109,7 +70,7 @@ func (i inspected) ref(ctx context.Context) (*view.ResourceRef, error) {
 }
 
 func resourceFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "resource", "", "only this one: KIND/NAME")
+	cmd.Flags().StringVar(into, "resource", "", "only this one: "+resourceHelp)
 }
 
 func treeCommand(a *app) *cobra.Command {
@@ -456,7 +417,7 @@ func logsCommand(a *app) *cobra.Command {
 	}
 	a.completeOne(cmd, "applications")
 	flags := cmd.Flags()
-	flags.StringVar(&o.resource, "resource", "", "a Pod, or a resource above one: KIND/NAME")
+	flags.StringVar(&o.resource, "resource", "", "a Pod, or a resource above one: "+resourceHelp)
 	flags.StringVarP(&o.Container, "container", "c", "", "container; default: the Pod's first")
 	flags.BoolVarP(&o.Follow, "follow", "f", false, "go on as the container writes")
 	flags.BoolVar(&o.Previous, "previous", false, "of the container before its last restart")
