@@ -10,8 +10,8 @@ import (
 // Applications' repositories.
 type CommitStatuses struct {
 	Name string `json:"name"`
-	// repositories, or with a trailing slash all of a folder. The statuses of a repository are those
-	// of the Applications that deploy it.
+	// repositories, or with a trailing slash all of a folder; a repository that no Application of
+	// the tenant deploys gets nothing
 	Repositories []string      `json:"repositories"`
 	API          CommitHostAPI `json:"api"`
 	// GitHub's deployments too, beside commit statuses

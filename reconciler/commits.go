@@ -44,7 +44,7 @@ type CommitReporter interface {
 	ReportCommit(ctx context.Context, r notify.CommitDelivery) (answer string, err error)
 }
 
-// statusesChannel begins the name of a job's channel that stands for commit statuses.
+// statusesChannel begins the name of the channel of a job that reports commits.
 const statusesChannel = "statuses:"
 
 // commitReviews is how far the reviews of this leader have come.
@@ -101,9 +101,9 @@ func commitSettings(view *catalog.View, tenant fleet.TenantName) notify.CommitSe
 	}
 }
 
-// quarantined reports whether a declaration that decides about the Application is in quarantine: the
-// Application may be declared although no version of a file is in effect, as after a loss of the
-// database.
+// quarantined reports whether a declaration that decides about the Application is in quarantine:
+// the Application may be declared although no version of a file is in effect, as after a loss of
+// the database.
 func quarantined(view *catalog.View, id fleet.ApplicationID) bool {
 	for _, k := range []fleet.Key{
 		{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant, Name: string(id.Deployment)},
@@ -136,8 +136,8 @@ func (l *Loop) sendCommits(ctx context.Context, tenant fleet.TenantName, name st
 		}
 		o, pause := l.reportCommit(ctx, view, settings, r)
 		if o.State != mirror.NotificationSent {
-			l.Log.Warn("the status of a commit was not reported", "tenant", tenant, "settings", name,
-				"application", r.Of(), "commit", r.Commit, "attempt", r.Attempts, "state", o.State,
+			l.Log.Warn("the status of a commit was not reported", "tenant", tenant, "settings",
+				name, "application", r.Of(), "commit", r.Commit, "attempt", r.Attempts, "state", o.State,
 				"error", o.Answer)
 		}
 		if l.Notifier.CountCommit != nil {
@@ -196,5 +196,7 @@ func statusesOf(view *catalog.View, tenant fleet.TenantName, name string) *fleet
 	return nil
 }
 
-// statusesIn returns the name of the settings if a job's channel stands for commit statuses.
-func statusesIn(channel string) (string, bool) { return strings.CutPrefix(channel, statusesChannel) }
+// statusesIn returns the name of the settings if the job of a channel reports commits.
+func statusesIn(channel string) (name string, ok bool) {
+	return strings.CutPrefix(channel, statusesChannel)
+}

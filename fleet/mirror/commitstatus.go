@@ -53,9 +53,9 @@ func (c CommitStatus) Of() fleet.ApplicationID {
 // CommitFacts is what decides about the commit statuses of one tenant, read in one transaction.
 type CommitFacts struct {
 	Applications []CommitApplication
-	// those that were reported, with the ones that have ended lately
+	// those that were reported and have not ended
 	Known []CommitStatus
-	// object names of Applications that are proven gone, lately
+	// object names of Applications that are proven gone, recently
 	Gone []string
 }
 

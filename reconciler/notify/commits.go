@@ -120,7 +120,7 @@ func advance(known []mirror.CommitStatus, now mirror.CommitStatus) (mirror.Commi
 }
 
 // commitRank orders the states: a commit never goes back. So a health that flaps after the success
-// is no report: notifications tell of it.
+// is no report: that is for notifications.
 func commitRank(s mirror.CommitState) int {
 	return slices.Index([]mirror.CommitState{mirror.CommitQueued, mirror.CommitInProgress,
 		mirror.CommitFailed, mirror.CommitSucceeded, mirror.CommitEnded}, s)

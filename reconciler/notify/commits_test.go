@@ -29,7 +29,9 @@ func removed(fleet.ApplicationID) bool  { return false }
 
 func commitRules(known func(fleet.ApplicationID) bool) CommitSettings {
 	return CommitSettings{Declared: known,
-		Labels: func(fleet.EnvironmentID) map[string]string { return map[string]string{"tier": "prod"} },
+		Labels: func(fleet.EnvironmentID) map[string]string {
+			return map[string]string{"tier": "prod"}
+		},
 		Statuses: []fleet.CommitStatuses{
 			{Name: "stage", Repositories: []string{"https://github.com/acme/"},
 				EnvironmentSelector: &fleet.LabelSelector{MatchLabels: map[string]string{
@@ -37,10 +39,12 @@ func commitRules(known func(fleet.ApplicationID) bool) CommitSettings {
 			{Name: "github", Repositories: []string{"https://github.com/acme/"}}}}
 }
 
-// told applies a step to what is known, as the store does.
-func told(known []mirror.CommitStatus, step mirror.CommitStep) []mirror.CommitStatus {
+// applied applies a step to what is known, as the store does.
+func applied(known []mirror.CommitStatus, step mirror.CommitStep) []mirror.CommitStatus {
 	for _, c := range step.Put {
-		i := slices.IndexFunc(known, func(k mirror.CommitStatus) bool { return k.Commit == c.Commit })
+		i := slices.IndexFunc(known, func(k mirror.CommitStatus) bool {
+			return k.Commit == c.Commit
+		})
 		if i < 0 {
 			known = append(known, c)
 			continue
@@ -91,7 +95,7 @@ func TestACommitGoesForwardAndTheOneBeforeEndsWhenItIsDeployed(t *testing.T) {
 		if got := words(step); got != s.want {
 			t.Fatalf("step %d: %q, want %q", i, got, s.want)
 		}
-		known = told(known, step)
+		known = applied(known, step)
 	}
 	if a := known[0]; a.Settings != "github" || a.Repository != checkoutRepo {
 		t.Errorf("%+v", a)
@@ -130,7 +134,7 @@ func TestWhatACommitsStateIs(t *testing.T) {
 			"Succeeded"), mirror.CommitInProgress},
 		{"nothing to change for this commit", other(deploying(commitA, mirror.SyncSynced,
 			mirror.HealthHealthy, "Failed")), mirror.CommitSucceeded},
-		{"a sync that nobody starts", other(deploying(commitA, mirror.SyncOutOfSync,
+		{"a sync that waits for a person", other(deploying(commitA, mirror.SyncOutOfSync,
 			mirror.HealthHealthy, "Succeeded")), mirror.CommitQueued},
 		{"unwell before the commit", other(deploying(commitA, mirror.SyncOutOfSync,
 			mirror.HealthDegraded, "Succeeded")), mirror.CommitQueued},
@@ -163,7 +167,7 @@ func TestOnlyWhatIsProvenGoneEnds(t *testing.T) {
 		want     string
 	}{
 		{"a rebuild of the mirror", mirror.CommitFacts{}, removed, ""},
-		{"a rebuild, and a declaration in quarantine", mirror.CommitFacts{Gone: gone}, declared, ""},
+		{"a declaration in quarantine", mirror.CommitFacts{Gone: gone}, declared, ""},
 		{"a move to another engine", mirror.CommitFacts{
 			Applications: []mirror.CommitApplication{absent}}, declared, ""},
 		{"a silent engine", mirror.CommitFacts{
@@ -182,13 +186,19 @@ func TestOnlyWhatIsProvenGoneEnds(t *testing.T) {
 }
 
 func TestNoRepositoryIsReportedThatTheSettingsOrTheApplicationDoNotName(t *testing.T) {
+	from := func(url string) func(*mirror.CommitApplication) {
+		return func(a *mirror.CommitApplication) { a.Repositories[0] = url }
+	}
+	at := func(commit string) func(*mirror.CommitApplication) {
+		return func(a *mirror.CommitApplication) { a.Synced = commit }
+	}
 	for name, edit := range map[string]func(*mirror.CommitApplication){
-		"another owner":    func(a *mirror.CommitApplication) { a.Repositories[0] = "https://github.com/globex/x" },
-		"another host":     func(a *mirror.CommitApplication) { a.Repositories[0] = "https://evil.example.com/acme/x" },
-		"a chart":          func(a *mirror.CommitApplication) { a.Repositories[0] = "" },
-		"no commit":        func(a *mirror.CommitApplication) { a.Synced = "1.4.0" },
-		"a path as commit": func(a *mirror.CommitApplication) { a.Synced = "../../../user" },
-		"other sources":    func(a *mirror.CommitApplication) { a.Synced = commitA + "," + commitB },
+		"another owner":    from("https://github.com/globex/x"),
+		"another host":     from("https://evil.example.com/acme/x"),
+		"a chart":          from(""),
+		"no commit":        at("1.4.0"),
+		"a path as commit": at("../../../user"),
+		"other sources":    at(commitA + "," + commitB),
 	} {
 		app := deploying(commitA, mirror.SyncSynced, mirror.HealthHealthy, "Succeeded")
 		app.Repositories = slices.Clone(app.Repositories)
@@ -212,7 +222,7 @@ func TestEachRepositoryOfSeveralSourcesGetsItsOwnCommit(t *testing.T) {
 	}
 }
 
-func TestADescriptionIsOneHarmlessLine(t *testing.T) {
+func TestADescriptionIsOneSanitizedLine(t *testing.T) {
 	text := DescribeCommit(mirror.CommitStatus{Environment: "prod", State: mirror.CommitFailed,
 		Message: "https://evil.example.com \u202e\x1b[31m\n" + strings.Repeat("x", 500)})
 	if len([]rune(text)) > 140 || strings.ContainsAny(text, "\u202e\x1b\n") ||

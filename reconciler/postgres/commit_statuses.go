@@ -89,7 +89,8 @@ func (s *Notifications) CommitFacts(ctx context.Context, tenant fleet.TenantName
 			return err
 		}
 		rows, err = tx.Query(ctx,
-			`SELECT name FROM tombstones WHERE tenant = $1 AND kind = 'Application'`, string(tenant))
+			`SELECT name FROM tombstones WHERE tenant = $1 AND kind = 'Application'`,
+			string(tenant))
 		if err == nil {
 			f.Gone, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
@@ -181,7 +182,7 @@ const sqlPutCommits = `
 		delivery = 'Pending', attempts = 0, due = now()
 	WHERE c.state <> excluded.state OR c.settings <> excluded.settings OR c.delivery = 'Dropped'`
 
-// statusesChannel begins the name of a channel that stands for commit statuses, followed by the
+// statusesChannel begins the name of the channel of a job that reports commits, followed by the
 // name of the settings. A channel of messages has no colon in its name.
 const statusesChannel = "statuses:"
 

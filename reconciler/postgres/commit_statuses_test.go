@@ -163,7 +163,8 @@ func TestFactsOfCommitsAreOfTheRowsThatArgoCDHasCompared(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	got := f.Applications[0]
-	if !got.Current || got.Unknown || got.Operation != commit+",1.2.3" || len(got.Repositories) != 2 ||
+	if !got.Current || got.Unknown || got.Operation != commit+",1.2.3" ||
+		len(got.Repositories) != 2 ||
 		got.Repositories[0] != "https://github.com/acme/web" || got.Repositories[1] != "" {
 		t.Errorf("%+v", got)
 	}

@@ -20,7 +20,8 @@ type commitReporter struct{ sender *deliver.Sender }
 func (c commitReporter) ReportCommit(ctx context.Context, d notify.CommitDelivery) (string, error) {
 	host, err := fleet.CommitHostOf(d.Report.Repository, d.Settings.API)
 	if err != nil {
-		return "", &notify.Refused{Why: "the repository " + d.Report.Repository + ": " + err.Error()}
+		return "", &notify.Refused{Why: "the repository " + d.Report.Repository + ": " +
+			err.Error()}
 	}
 	token := strings.TrimSpace(string(d.Secret.Value("token")))
 	if token == "" {
@@ -68,7 +69,8 @@ func commitReport(d notify.CommitDelivery) github.CommitReport {
 
 var deploymentStates = map[mirror.CommitState]string{
 	mirror.CommitQueued: "queued", mirror.CommitInProgress: "in_progress",
-	mirror.CommitFailed: "failure", mirror.CommitSucceeded: "success", mirror.CommitEnded: "inactive",
+	mirror.CommitFailed: "failure", mirror.CommitSucceeded: "success",
+	mirror.CommitEnded: "inactive",
 }
 
 // statusOf is the state of a commit status. The end of a commit keeps how its deployment went.
