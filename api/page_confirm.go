@@ -336,8 +336,8 @@ func (f frame) Button(verb string, fields ...any) []changeButton {
 	return []changeButton{{change.Word, href, change.Danger}}
 }
 
-// Actions returns the buttons of what the person may ask of an Application. Only a reported operation
-// has a button that ends it.
+// Actions returns the buttons of what the person may ask of an Application. Only a reported
+// operation has a button that ends it.
 func (f frame) Actions(app view.Application) (buttons []changeButton) {
 	id := app.ID()
 	for _, a := range pageActions {

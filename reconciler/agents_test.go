@@ -81,6 +81,7 @@ func (h *house) join(name fleet.EngineName) *site {
 }
 
 func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), plant()))
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -170,6 +171,7 @@ func (f *agentReports) set(orphans int, since time.Duration) {
 // end the test. After a start without a mirror, environments that the agent's engine may have wait
 // until the agent has reported for a while that the engine has none.
 func TestEnvironmentsWaitForAnAgentThatMayHaveThem(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), plant(), farEngine()))
 	agents := &agentReports{}
 	h.start("a", options{agents: agents})
@@ -212,6 +214,7 @@ func TestEnvironmentsWaitForAnAgentThatMayHaveThem(t *testing.T) {
 // The environments of orphans that an agent reports are placed there: its engine already has them,
 // and no other Argo CD must have them. Other environments are free to be placed.
 func TestAnEnvironmentBehindAnAgentIsPlacedThere(t *testing.T) {
+	t.Parallel()
 	cordoned := farEngine() // it takes only the environments that it has
 	for path, text := range cordoned {
 		cordoned[path] = strings.Replace(text, "region: eu", "region: eu\n  state: Cordoned", 1)

@@ -184,6 +184,7 @@ func (r *remote) stopped(want bool) func() error {
 // cluster keeps its objects: none is put back to an earlier revision or deleted. Stops still reach
 // the agent, and it catches up once the config repo has confirmed the rows.
 func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
+	t.Parallel()
 	for name, slowly := range map[string]bool{"fast, with its leases": false,
 		"slow, without": true} {
 		t.Run(name, func(t *testing.T) {
@@ -242,6 +243,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 // An orphan on a cluster behind an agent is listed with those of engines, and removed by the same
 // decision about its UID.
 func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete",
 		"edge")))
 	h.start("a", options{})

@@ -15,6 +15,7 @@ import (
 // An artifact that the Argo CD of an engine cannot deploy is a problem of its file, and comes in
 // after an upgrade without a commit.
 func TestAnArtifactComesInAfterAnUpgradeOfArgoCD(t *testing.T) {
+	t.Parallel()
 	const path = "tenants/acme/deployments/web.yaml"
 	files := small()
 	files["fleet/tenants/acme.yaml"] = strings.Replace(files["fleet/tenants/acme.yaml"],

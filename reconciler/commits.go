@@ -137,8 +137,8 @@ func (l *Loop) sendCommits(ctx context.Context, tenant fleet.TenantName, name st
 		o, pause := l.reportCommit(ctx, view, settings, r)
 		if o.State != mirror.NotificationSent {
 			l.Log.Warn("the status of a commit was not reported", "tenant", tenant, "settings",
-				name, "application", r.Of(), "commit", r.Commit, "attempt", r.Attempts, "state", o.State,
-				"error", o.Answer)
+				name, "application", r.Of(), "commit", r.Commit, "attempt", r.Attempts,
+				"state", o.State, "error", o.Answer)
 		}
 		if l.Notifier.CountCommit != nil {
 			l.Notifier.CountCommit(settings.API, o.State)

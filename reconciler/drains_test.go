@@ -158,6 +158,7 @@ func (d *drained) simulate() []placement.Move {
 }
 
 func TestADrainMovesWhatTheSimulationShowed(t *testing.T) {
+	t.Parallel()
 	d := newDrained(t, 4, 2, "{atOnce: 1, perHour: 100}")
 	r := d.start("a", options{})
 	d.ready()
@@ -270,6 +271,7 @@ func (d *drained) moved(want int) error {
 
 // An Application cannot be compared on the new engine; a person pauses, replicas change.
 func TestADrainLeavesTheApplicationThatFails(t *testing.T) {
+	t.Parallel()
 	const atOnce, environments = 4, 12
 	d := newDrained(t, environments, 3, fmt.Sprintf("{atOnce: %d, perHour: 1000}", atOnce))
 	var fixed atomic.Bool
@@ -362,6 +364,7 @@ func (d *drained) moveRequests() (n int) {
 // The region of eu-1 changes: its environments move within the budget, and one that a person brings
 // back stays until the moves are resumed.
 func TestMisplacedEnvironmentsMoveByThemselves(t *testing.T) {
+	t.Parallel()
 	d := newDrained(t, 3, 2, "{atOnce: 1, perHour: 100}, misplaced: Move")
 	var fixed atomic.Bool
 	a := d.start("a", failing(&fixed, "e01"))
@@ -405,6 +408,7 @@ func TestMisplacedEnvironmentsMoveByThemselves(t *testing.T) {
 
 // Without an agent there, no request is made: three refused ones would stop the others' moves.
 func TestAnEnvironmentAwaitsItsAgentBeforeItMovesToItsOwnCluster(t *testing.T) {
+	t.Parallel()
 	d := newDrained(t, 3, 2, "{atOnce: 1, perHour: 100}, misplaced: Move")
 	d.start("a", options{})
 	d.ready()
@@ -420,6 +424,7 @@ func TestAnEnvironmentAwaitsItsAgentBeforeItMovesToItsOwnCluster(t *testing.T) {
 
 // Environments that have moved stay where they are. A move under way ends, or a person undoes it.
 func TestAnEngineThatIsActiveAgainEndsTheMovesUnderWay(t *testing.T) {
+	t.Parallel()
 	d := newDrained(t, 10, 2, "{atOnce: 10, perHour: 100}")
 	var fixed atomic.Bool
 	d.start("a", failing(&fixed, "e07", "e08"))
@@ -459,6 +464,7 @@ func TestAnEngineThatIsActiveAgainEndsTheMovesUnderWay(t *testing.T) {
 }
 
 func TestAnEngineThatIsActiveAgainKeepsItsEnvironments(t *testing.T) {
+	t.Parallel()
 	d := newDrained(t, 3, 2, "{atOnce: 1, perHour: 1}")
 	d.start("a", options{})
 	d.ready()

@@ -12,6 +12,7 @@ import (
 // their removal touches the declaration. If both were refused, a duplicate in a folder without an
 // owner would block a tenant's file.
 func TestADuplicateOfAPathDoesNotAffectTheDeclaration(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)

@@ -30,6 +30,7 @@ func (h *house) wants(id, revision string) {
 }
 
 func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &reviewers{}
 	r := h.start("a", options{reviews: people})
@@ -71,6 +72,7 @@ func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
 }
 
 func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &reviewers{}
 	h.atRest(h.start("a", options{reviews: people}))
@@ -107,6 +109,7 @@ func (s *slowly) Reviewed(ctx context.Context, base, head fleet.Revision) (revie
 }
 
 func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &slowly{reviewers: &reviewers{}, over: make(chan struct{})}
 	h.atRest(h.start("a", options{reviews: people}))
@@ -135,6 +138,7 @@ func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 }
 
 func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(h *house) *replica{
 		"argosy rebuild": func(h *house) *replica {
 			if err := h.store.Reset(h.t.Context()); err != nil {
@@ -180,12 +184,14 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 }
 
 func TestAFirstStartNeedsNoApproval(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{reviews: &reviewers{}})
 	h.eventually("the fleet is in sync", h.converged)
 }
 
 func TestWithoutAGitHostThePusherHasReviewed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.atRest(h.start("a", options{}))
 	h.commit("pushed", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
@@ -193,6 +199,7 @@ func TestWithoutAGitHostThePusherHasReviewed(t *testing.T) {
 }
 
 func TestApprovalsReviewsAndProofsCountWhileGitIsAway(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &reviewers{}
 	r := h.start("a", options{reviews: people})

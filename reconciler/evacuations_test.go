@@ -175,6 +175,7 @@ func (e *evacuees) check() {
 }
 
 func TestADeadEngineIsEvacuatedAndTouchesNothingWhenItComesBack(t *testing.T) {
+	t.Parallel()
 	e := newEvacuees(t, func(e *evacuees) *replica { return e.start("a", options{}) })
 	if err := e.evacuate(false); !errors.Is(err, mirror.ErrEngineAnswers) {
 		t.Fatalf("a person confirms that an engine is gone that answers: %v", err)
@@ -247,6 +248,7 @@ func TestADeadEngineIsEvacuatedAndTouchesNothingWhenItComesBack(t *testing.T) {
 
 // Each cell: the replica dies before the call has an effect, another one continues.
 func TestAnEvacuationContinuesOnAnotherReplica(t *testing.T) {
+	t.Parallel()
 	for _, call := range []string{"record", "recorded", "advancemove Return", "endmove"} {
 		t.Run("dies at "+call, func(t *testing.T) { evacuatesOnce(t, "", call) })
 	}
@@ -313,6 +315,7 @@ func evacuatesOnce(t *testing.T, engineCall, storeCall string) {
 
 // The engine dies while the environment moves, off it or to it, at each step.
 func TestAnEvacuationTakesOverAMove(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"checkdeparture", "compare", "freeze", "adopt", "delete"} {
 		t.Run("off the engine, at "+step, func(t *testing.T) { diesMoving(t, step, false) })
 	}
@@ -379,6 +382,7 @@ func diesMoving(t *testing.T, step string, into bool) {
 
 // The database is lost after the evacuation, and the engine comes back.
 func TestALostMirrorGivesNoEvacuatedApplicationTwoOwners(t *testing.T) {
+	t.Parallel()
 	var a *replica
 	e := newEvacuees(t, func(e *evacuees) *replica {
 		a = e.start("a", options{})
@@ -413,6 +417,7 @@ func TestALostMirrorGivesNoEvacuatedApplicationTwoOwners(t *testing.T) {
 // An environment that no other engine may have stays, with the reason; undoing the evacuation is
 // possible as long as none is elsewhere.
 func TestAnEvacuationWithoutAnotherEngineIsExplainedAndUndone(t *testing.T) {
+	t.Parallel()
 	e := newEvacuees(t, func(e *evacuees) *replica { return e.start("a", options{}) })
 	file := "fleet/engines/" + string(e.alive.name) + ".yaml"
 	e.commit("the other engine takes nothing", map[string]string{file: strings.Replace(

@@ -198,6 +198,7 @@ func (f *fenced) lifted() {
 }
 
 func TestAnEngineThatAnswersIsFencedAndEvacuated(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t, func(f *fenced, o options) *replica { return f.start("a", o) })
 	dry := mirror.EvacuationRequest{Engine: f.dead.name, Fence: true, DryRun: true, By: "token:ann"}
 	ended := func(id string) (o mirror.Operation) {
@@ -258,6 +259,7 @@ func TestAnEngineThatAnswersIsFencedAndEvacuated(t *testing.T) {
 // Somebody scales a controller back while environments leave: nothing more leaves the engine, and
 // nothing is scaled again, until a person requests it.
 func TestNothingLeavesAnEngineWhoseFenceIsBroken(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t, func(f *fenced, o options) *replica { return f.start("a", o) })
 	file := "fleet/engines/" + string(f.alive.name) + ".yaml"
 	cordoned := strings.Replace(platform()[file], "region: eu", "region: eu\n  state: Cordoned", 1)
@@ -298,6 +300,7 @@ func TestNothingLeavesAnEngineWhoseFenceIsBroken(t *testing.T) {
 
 // A step of a move that begins without the proof waits, although the plan had it.
 func TestAnApplicationWaitsForTheFence(t *testing.T) {
+	t.Parallel()
 	var hold atomic.Bool
 	f := newFenced(t, func(f *fenced, o options) *replica {
 		o.engine = func(call string, key fleet.ObjectKey) error {
@@ -341,6 +344,7 @@ func TestAnApplicationWaitsForTheFence(t *testing.T) {
 
 // The API server is lost after the fence was proven: nothing proves it, so a person does.
 func TestAFencedEngineThatFallsSilentNeedsAPerson(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t, func(f *fenced, o options) *replica { return f.start("a", o) })
 	file := "fleet/engines/" + string(f.alive.name) + ".yaml"
 	f.commit("the other engine takes nothing", map[string]string{file: strings.Replace(
@@ -378,6 +382,7 @@ func TestAFencedEngineThatFallsSilentNeedsAPerson(t *testing.T) {
 // Each cell: the replica dies before the call has an effect, or before it learns of it, and another
 // one continues. Nothing is scaled twice.
 func TestAFenceContinuesOnAnotherReplica(t *testing.T) {
+	t.Parallel()
 	for _, call := range []string{"checkfence", "scaletozero", "scaledtozero", "provefence",
 		"openfence Emptying", "reportfence Scaling Scaling", "reportfence Scaling Emptying",
 		"reportfence Emptying Fenced", "reportedfence Emptying Fenced",

@@ -232,6 +232,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 }
 
 func TestAHealedFolderLosesWhatWasRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), evil("v1"), deployment("evil", "old", "v1", "Delete",
 		"prod")))
 	p := planter{h}
@@ -250,6 +251,7 @@ func TestAHealedFolderLosesWhatWasRemovedMeanwhile(t *testing.T) {
 }
 
 func TestThePlatformsFolderStopsNoTenant(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	p := planter{h}
 	h.start("a", options{})
@@ -309,6 +311,7 @@ func (letters) Read(b []byte) (int, error) {
 }
 
 func TestAPullRequestShowsTheProblemOfItsFolder(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), evil("v1")))
 	p := planter{h}
 	r := h.start("a", options{budget: narrow})

@@ -27,6 +27,7 @@ func newTestFollower(l Lister) *follower {
 
 // A tenant has room for a number of repositories; the next one waits until a set lets one go.
 func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
+	t.Parallel()
 	f := newTestFollower(nil)
 	defer f.begin(t.Context())()
 	request := func(tenant string, n int) fleet.ListingRequest {
@@ -91,6 +92,7 @@ func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
 }
 
 func TestATenantListsARepositoryInABoundedNumberOfWays(t *testing.T) {
+	t.Parallel()
 	f := newTestFollower(nil)
 	defer f.begin(t.Context())()
 	request := func(n int) fleet.ListingRequest {
@@ -169,6 +171,7 @@ func acmeRequest(repo, paths string) fleet.ListingRequest {
 
 // Each read alone takes less than a read may, and all of them more.
 func TestARequestForTooMuchFailsAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newTestFollower(lister(func(ctx context.Context, r ListingRead) (fleet.Revision,
 			[]ListingResult, error) {
@@ -204,6 +207,7 @@ func TestARequestForTooMuchFailsAlone(t *testing.T) {
 }
 
 func TestASlowRepositoryOfAPullRequestStarvesNoOther(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newTestFollower(lister(func(ctx context.Context, r ListingRead) (fleet.Revision,
 			[]ListingResult, error) {
@@ -234,6 +238,7 @@ func TestASlowRepositoryOfAPullRequestStarvesNoOther(t *testing.T) {
 }
 
 func TestProposalsTakeABoundedMemory(t *testing.T) {
+	t.Parallel()
 	f := &follower{}
 	f.reset()
 	large := fleet.Listing{Entries: []fleet.Listed{{Path: "a", Fields: map[string]string{}}}}

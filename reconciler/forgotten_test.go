@@ -41,6 +41,7 @@ func (e *evacuees) unproven() []view.Unproven {
 // The engine never returns, so its file is removed. It returns in spite of that, without a
 // declaration: it is frozen before anything else, and every object is proven gone.
 func TestAForgottenEngineLeavesGitAndSyncsNothingWhenItReturns(t *testing.T) {
+	t.Parallel()
 	e := newEvacuees(t, func(e *evacuees) *replica { return e.start("a", options{}) })
 	e.dies()
 	if err := e.forget(); !errors.Is(err, mirror.ErrNotEvacuated) {
@@ -97,6 +98,7 @@ func TestAForgottenEngineLeavesGitAndSyncsNothingWhenItReturns(t *testing.T) {
 // The cluster of an environment never answers again: its Applications are removed by the decision
 // of a person alone, once the environment is removed, and what they need follows.
 func TestAForgottenClusterKeepsNoApplication(t *testing.T) {
+	t.Parallel()
 	slow := soon
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())

@@ -9,6 +9,7 @@ import (
 )
 
 func TestAThousandPushesInTenSecondsAreFewEventsAndOneAfterTheLast(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var passed []time.Duration
 		begun := time.Now()
@@ -32,6 +33,7 @@ func TestAThousandPushesInTenSecondsAreFewEventsAndOneAfterTheLast(t *testing.T)
 }
 
 func TestPushesOfPeopleAreNotDelayed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		th := &throttle{burst: pushBurst, period: pushPeriod, pass: func() { n++ }}
@@ -46,6 +48,7 @@ func TestPushesOfPeopleAreNotDelayed(t *testing.T) {
 }
 
 func TestTasksRunDuringTermsAndEndBeforeTheLeaseIsGivenUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &Loop{terms: newTerms()}
 		var events []string

@@ -26,6 +26,7 @@ func (h *house) passes(r *replica, n int64) {
 }
 
 func TestAReconcileWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -48,6 +49,7 @@ func TestAReconcileWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 }
 
 func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -77,6 +79,7 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 }
 
 func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -97,6 +100,7 @@ func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 }
 
 func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -126,6 +130,7 @@ func (h *house) point(at fleet.Revision) {
 }
 
 func TestARestartWhileARevisionWaitsRecordsItOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -171,6 +176,7 @@ func approve(t *testing.T, h *house, revision fleet.Revision) {
 }
 
 func TestAnOutageOfTheSourceIsRecordedWithItsBeginAndHeals(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -200,6 +206,7 @@ func TestAnOutageOfTheSourceIsRecordedWithItsBeginAndHeals(t *testing.T) {
 }
 
 func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
+	t.Parallel()
 	var failing atomic.Bool
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "lately", "record")})
@@ -216,6 +223,7 @@ func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
 }
 
 func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
+	t.Parallel()
 	var failing atomic.Bool
 	failing.Store(true)
 	h := newHouse(t, small())

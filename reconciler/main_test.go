@@ -2,6 +2,7 @@ package reconciler_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -19,9 +20,17 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// testsAtOnce run at the same time: each has a repository and a database of its own, and waits for
+// ticks and leases most of its time.
+const testsAtOnce = "12"
+
 func run(m *testing.M) int {
 	ctx := context.Background()
-	var err error
+	err := flag.Set("test.parallel", testsAtOnce)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if database, err = stack.SharedPostgres(ctx); err == nil {
 		defer stack.StopShared()
 		err = database.Template(ctx, "mirror", func(ctx context.Context, url string) error {

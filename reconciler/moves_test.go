@@ -215,6 +215,7 @@ func (m *movers) checkOwners() {
 }
 
 func TestAnEnvironmentMovesWithItsApplications(t *testing.T) {
+	t.Parallel()
 	m := newMovers(t, func(m *movers) *replica { return m.start("a", options{}) })
 	m.triesOut()
 	m.move(m.to.name)
@@ -227,6 +228,7 @@ func TestAnEnvironmentMovesWithItsApplications(t *testing.T) {
 
 // A request is refused for what its dry run names, before anything is written.
 func TestAMoveThatCannotWorkIsRefusedBeforeItBegins(t *testing.T) {
+	t.Parallel()
 	m := newMovers(t, func(m *movers) *replica { return m.start("a", options{}) })
 	key := keyOf(m.from, "acme", "web", "prod")
 	for _, c := range []struct {
@@ -268,6 +270,7 @@ func TestAMoveThatCannotWorkIsRefusedBeforeItBegins(t *testing.T) {
 
 // The old engine refuses to apply an Application that a commit has declared, and the move begins.
 func TestAnApplicationThatWasNeverAppliedIsCreatedOnTheNewEngine(t *testing.T) {
+	t.Parallel()
 	m := newMovers(t, func(m *movers) *replica {
 		return m.start("a", options{engine: func(call string, key fleet.ObjectKey) error {
 			if call == "apply" && m.armed.Load() && key.Engine == m.from.name &&
@@ -364,6 +367,7 @@ func (m *movers) failing(step string) func(string, fleet.ObjectKey) error {
 }
 
 func TestAMoveIsUndoneWhileAnEngineDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	m := away(t, "adopt")
 	m.armed.Store(true)
 	m.move(m.to.name)
@@ -525,6 +529,7 @@ func loses(t *testing.T, step, on string, lose func(*movers, *replica)) {
 // The old engine loses an Application before it is frozen. It is not created there again: the
 // database may be older than the end of its move.
 func TestAnApplicationThatItsEngineLosesDuringAMoveIsNotCreatedThereAgain(t *testing.T) {
+	t.Parallel()
 	var created atomic.Bool
 	m := newMovers(t, func(m *movers) *replica {
 		away := m.failing("freeze")
@@ -615,6 +620,7 @@ func (m *movers) moving() []view.Move {
 }
 
 func TestAMoveIsUndoneWhileTheGitHostIsAway(t *testing.T) {
+	t.Parallel()
 	var a *replica
 	m := newMovers(t, func(m *movers) *replica {
 		a = m.start("a", options{engine: m.failing("adopt")})
@@ -641,6 +647,7 @@ func TestAMoveIsUndoneWhileTheGitHostIsAway(t *testing.T) {
 }
 
 func TestACommitDuringAMoveIsAppliedWhenItEnds(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	m := newMovers(t, func(m *movers) *replica {
 		return m.start("a", options{engine: func(call string, _ fleet.ObjectKey) error {
@@ -682,6 +689,7 @@ func TestACommitDuringAMoveIsAppliedWhenItEnds(t *testing.T) {
 // A standby that lacks a move which has ended is promoted: its placements are from before. No
 // Application is created on the old engine, even while the new one cannot be read.
 func TestAFailoverToBeforeAMoveGivesNoApplicationTwoOwners(t *testing.T) {
+	t.Parallel()
 	for name, unread := range map[string]bool{"both engines answer": false,
 		"the new one does not answer": true} {
 		t.Run(name, func(t *testing.T) { failsOverToBeforeAMove(t, unread) })

@@ -32,6 +32,7 @@ func (h *house) still(r *replica) int64 {
 
 // A commit is one fetch: the loop ignores the notice of its own record.
 func TestACommitIsFetchedOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet is in sync", h.converged)
@@ -57,6 +58,7 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 // An emergency stop, and a sync that a tenant asks of its own cluster, are no reason to fetch the
 // config repo: tenants would drive fetches.
 func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet is in sync", h.converged)
@@ -85,6 +87,7 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 // A revision wakes the workers that have something to do, and no others: these
 // workers get a notice.
 func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet is in sync", h.converged)
@@ -112,6 +115,7 @@ func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 
 // A notice of others wakes the loop at once, long before the next poll.
 func TestNoticesOfOthersWakeTheLoop(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet is in sync", h.converged)
@@ -142,6 +146,7 @@ func TestNoticesOfOthersWakeTheLoop(t *testing.T) {
 // The dependencies of an Application are deleted right after it, before the next poll. Everything
 // that is deleted together leads to one notice.
 func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
+	t.Parallel()
 	files := together(small(), map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet",
 		"guards: {maxDeletes: 100, maxDeletePercent: 100, alwaysAllowed: 100, window: 1h}\n  "+
 			"gitHosts: [git.example.com]")})

@@ -102,6 +102,7 @@ func (h *house) health(id, health string) {
 }
 
 func TestADegradedApplicationIsAMessageAndItsRecoveryAnother(t *testing.T) {
+	t.Parallel()
 	in := newInbox(t)
 	h := newHouse(t, notified(in, together(platform(), tenant("acme", "prod"),
 		deployment("acme", "web", "v1", "Delete", "prod"))))
@@ -138,6 +139,7 @@ func TestADegradedApplicationIsAMessageAndItsRecoveryAnother(t *testing.T) {
 }
 
 func TestATestMessageShowsWhatTheReceiverAnswers(t *testing.T) {
+	t.Parallel()
 	in := newInbox(t)
 	h := newHouse(t, notified(in, together(platform(), tenant("acme", "prod"))))
 	h.start("a", options{sender: in.sender()})

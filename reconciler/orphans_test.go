@@ -37,6 +37,7 @@ func (h *house) recorded(head fleet.Revision) error {
 
 // The deletion is queued when a stop is set, and taken back while the worker cannot read its rows.
 func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	var blind atomic.Bool
 	a := h.start("a", options{fail: func(call string) error {
@@ -148,6 +149,7 @@ func (h *house) exec(sql string, args ...any) {
 }
 
 func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -161,6 +163,7 @@ func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
 }
 
 func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -193,6 +196,7 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 }
 
 func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -207,6 +211,7 @@ func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
 }
 
 func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -228,6 +233,7 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 // The deletion is held for an approval when the database is lost: Git has no word of the
 // Application.
 func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -255,6 +261,7 @@ func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 // An engine's etcd is restored from before some commits. Nothing of it changed for the rows, and
 // the objects are consistent in themselves.
 func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)

@@ -90,6 +90,7 @@ func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) f
 }
 
 func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	a := h.start("a", options{reach: soon})
 	h.eventually("the fleet is in sync", h.converged)
@@ -124,6 +125,7 @@ func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 }
 
 func TestARotatedCredentialUnparksAtOnce(t *testing.T) {
+	t.Parallel()
 	slow := soon
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())
@@ -139,6 +141,7 @@ func TestARotatedCredentialUnparksAtOnce(t *testing.T) {
 }
 
 func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
+	t.Parallel()
 	slow := soon
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())

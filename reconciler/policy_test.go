@@ -12,6 +12,7 @@ import (
 // A policy in effect keeps what breaks it from the engines, also for the replica that comes
 // after, until it is removed.
 func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
+	t.Parallel()
 	noHead := map[string]string{"fleet/policies/no-head.yaml": document("Policy", "no-head",
 		"kinds: [GitOpsDeployment]\n  rule: '!applications.exists(a, a.source.targetRevision == "+
 			"\"HEAD\")'\n  message: name a revision\n  field: spec.source.targetRevision")}

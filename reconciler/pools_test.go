@@ -141,6 +141,7 @@ func (p *pooled) installs(name string) {
 }
 
 func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
+	t.Parallel()
 	p := newPooled(t)
 	p.start("a", options{instances: p.clusters})
 	p.members(fleet.MemberMaking)
@@ -194,6 +195,7 @@ func TestAnInstanceOfAPoolIsAnEngineUntilThePoolEnds(t *testing.T) {
 // Environments move from an instance whose load is above the target to the one that is made for it,
 // at most as many at once as the Fleet permits, until the load is spread.
 func TestTheLoadOfAPoolMovesToItsNewInstance(t *testing.T) {
+	t.Parallel()
 	var environments []string
 	for i := range 9 {
 		environments = append(environments, fmt.Sprintf("e%d", i))
@@ -238,6 +240,7 @@ func TestTheLoadOfAPoolMovesToItsNewInstance(t *testing.T) {
 
 // A cluster of a pool that does not answer keeps no commit from taking effect.
 func TestACommitDoesNotWaitForTheClustersOfAPool(t *testing.T) {
+	t.Parallel()
 	p := newPooled(t, "eu-1")
 	p.clusters.silent = make(chan struct{})
 	p.start("a", options{instances: p.clusters})
@@ -265,6 +268,7 @@ func TestACommitDoesNotWaitForTheClustersOfAPool(t *testing.T) {
 // until every cluster of the pool is read. The others are, and their commits take effect. Then the
 // instance is found, and its environment on it.
 func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
+	t.Parallel()
 	p := newPooled(t, "eu-1")
 	before := p.start("a", options{instances: p.clusters})
 	p.members(fleet.MemberMaking)
@@ -334,6 +338,7 @@ func TestTheInstancesOfAPoolAreFoundAfterALossOfTheDatabase(t *testing.T) {
 // An instance has the size that its load needs. A pool that gets sizes gives them to the instances
 // that it has, and after a loss of the database each keeps the one that it has there.
 func TestAnInstanceHasTheSizeOfItsLoad(t *testing.T) {
+	t.Parallel()
 	p := newPooled(t)
 	before := p.start("a", options{instances: p.clusters})
 	p.members(fleet.MemberMaking)

@@ -347,6 +347,7 @@ func (m *author) fixQuietly() {
 }
 
 func TestAPreviewChangesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
@@ -378,6 +379,7 @@ func TestAPreviewChangesNothing(t *testing.T) {
 }
 
 func TestAFileThatBothSidesChangedIsAConflict(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
@@ -393,6 +395,7 @@ func TestAFileThatBothSidesChangedIsAConflict(t *testing.T) {
 }
 
 func TestAPreviewIsHeldAgainstTheGuardsOfWhatIsApplied(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, together(small(), deployment("acme", "a", "v1", "Delete", "prod"),
 		deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete",
 			"prod"), deployment("acme", "d", "v1", "Delete", "prod"),
@@ -422,6 +425,7 @@ func TestAPreviewIsHeldAgainstTheGuardsOfWhatIsApplied(t *testing.T) {
 }
 
 func TestAPreviewHasTheLinesOfProblems(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
@@ -453,6 +457,7 @@ func TestAPreviewHasTheLinesOfProblems(t *testing.T) {
 }
 
 func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
+	t.Parallel()
 	var failing atomic.Bool
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "record")})
@@ -551,6 +556,7 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 // Previews are made by many at once while the branch moves; each is of one revision that was
 // applied, and neither waits for the other for good.
 func TestPreviewsDuringABusyLoop(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: 10 * time.Millisecond})
 	h.atRest(r)
@@ -599,6 +605,7 @@ func TestPreviewsDuringABusyLoop(t *testing.T) {
 }
 
 func TestAPreviewIsMadeFromTheFirstRevisionOn(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	if _, err := h.alone().Preview(t.Context(),
 		h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil {
@@ -607,6 +614,7 @@ func TestAPreviewIsMadeFromTheFirstRevisionOn(t *testing.T) {
 }
 
 func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.engines["eu-2"].hidden.Store(true)
 	r := h.start("a", options{})

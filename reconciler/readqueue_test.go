@@ -69,6 +69,7 @@ func (r *reading) began(tenant string) int {
 }
 
 func TestReadsAreBoundedAndLeaveNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReading(t)
 		for i := range 600 {
@@ -92,6 +93,7 @@ func TestReadsAreBoundedAndLeaveNothing(t *testing.T) {
 }
 
 func TestATenantWithManyReadsDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReading(t)
 		for range 100 {
@@ -113,6 +115,7 @@ func TestATenantWithManyReadsDelaysNoOther(t *testing.T) {
 
 // Four tenants with slow repositories read again and again. They take every slot once.
 func TestTenantsWithSlowRepositoriesLeaveASlotOfTheHost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReading(t)
 		for range 5 {
@@ -138,6 +141,7 @@ func TestTenantsWithSlowRepositoriesLeaveASlotOfTheHost(t *testing.T) {
 }
 
 func TestAReadThatIsGivenUpTakesNoSlot(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReading(t)
 		r.read("acme", "git.example.com", time.Minute)

@@ -119,6 +119,7 @@ func moveLine(environment, from, to any) string {
 
 // The proposal is what the simulation shows, and after its acceptance nothing else happens.
 func TestAnAcceptedRebalanceMovesWhatItProposed(t *testing.T) {
+	t.Parallel()
 	l := newLoaded(t, fleet.RebalancePropose)
 	r := l.start("a", l.options())
 	l.ready()
@@ -178,6 +179,7 @@ func TestAnAcceptedRebalanceMovesWhatItProposed(t *testing.T) {
 // With mode Act, Argosy accepts its proposals. Three moves in trouble stop it until a person
 // resumes or rejects it; a paused one requests nothing.
 func TestARebalanceThatActsStopsWhenMovesFail(t *testing.T) {
+	t.Parallel()
 	l := newLoaded(t, fleet.RebalanceAct)
 	var fixed atomic.Bool
 	o := failing(&fixed, "e01", "e02", "e03", "e04")
@@ -202,6 +204,7 @@ func TestARebalanceThatActsStopsWhenMovesFail(t *testing.T) {
 
 // An environment whose Application cannot move holds up no other one of the list.
 func TestARebalancePassesOverAnEnvironmentThatCannotMove(t *testing.T) {
+	t.Parallel()
 	l := newLoaded(t, fleet.RebalancePropose)
 	var name atomic.Value
 	o := l.options()
@@ -250,6 +253,7 @@ func TestARebalancePassesOverAnEnvironmentThatCannotMove(t *testing.T) {
 }
 
 func TestARejectedRebalanceIsNotProposedAgain(t *testing.T) {
+	t.Parallel()
 	l := newLoaded(t, fleet.RebalancePropose)
 	r := l.start("a", l.options())
 	l.ready()
@@ -269,6 +273,7 @@ func TestARejectedRebalanceIsNotProposedAgain(t *testing.T) {
 }
 
 func TestAProposalEndsWhenItDoesNotHold(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*loaded)
 		want   string

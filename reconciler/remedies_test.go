@@ -70,6 +70,7 @@ func (w *wedge) count() int {
 }
 
 func TestAStuckEngineIsRestartedOnceInAnOutage(t *testing.T) {
+	t.Parallel()
 	files := together(platform(), tenant("acme", "prod"))
 	delete(files, "fleet/engines/eu-2.yaml")
 	h := newHouse(t, files)

@@ -671,6 +671,7 @@ func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineS
 }
 
 func TestReplicasAreWiredLikeTheServer(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("a commit reaches the engines", h.converged)

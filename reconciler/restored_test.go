@@ -105,6 +105,7 @@ func (d *day) goesOn(r *replica) {
 }
 
 func TestYesterdaysDumpUndoesNothingWhileGitIsAway(t *testing.T) {
+	t.Parallel()
 	d := yesterday(t)
 	d.a.stop()
 	url, err := d.server.NewDatabase(t.Context(), "restored")
@@ -124,6 +125,7 @@ func TestYesterdaysDumpUndoesNothingWhileGitIsAway(t *testing.T) {
 // The dump is restored into the database that replicas work on: it has the same name, and every
 // value of yesterday.
 func TestADumpThatIsRestoredInPlaceUnderRunningReplicasUndoesNothing(t *testing.T) {
+	t.Parallel()
 	d := yesterday(t)
 	before, err := d.store.Mirror(t.Context())
 	if err != nil {

@@ -160,6 +160,7 @@ func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason,
 }
 
 func TestAnUnreviewedDeletionWaitsForAReview(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people})
@@ -241,6 +242,7 @@ func TestAnUnreviewedDeletionWaitsForAReview(t *testing.T) {
 }
 
 func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &reviewers{repo: h.repo, away: errors.New("the Git host is away")}
 	r := h.start("a", options{reviews: people})
@@ -295,6 +297,7 @@ func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) mirror.
 }
 
 func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
+	t.Parallel()
 	five := func() map[string]string {
 		out := map[string]string{}
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -349,6 +352,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 }
 
 func TestATaskOfTheLeaderRunsWhereTheLeaseIs(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	running, began, linger := map[string]bool{}, 0, make(chan struct{})
 	watch := func(name string) func(context.Context) {
@@ -416,6 +420,7 @@ func TestATaskOfTheLeaderRunsWhereTheLeaseIs(t *testing.T) {
 }
 
 func TestARecordKeepsWhatItChangedForTheReportsOnPullRequests(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
@@ -458,6 +463,7 @@ func TestARecordKeepsWhatItChangedForTheReportsOnPullRequests(t *testing.T) {
 }
 
 func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people, poll: time.Hour})

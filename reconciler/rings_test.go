@@ -101,6 +101,7 @@ func (h *house) ring(state mirror.RingState, message string) {
 // is another one, which its message names. With the right digest the files are downloaded once: a
 // next leader has them from the store although the server is away again.
 func TestARingDownloadsItsManifestsOnce(t *testing.T) {
+	t.Parallel()
 	version, files, _ := argo(t)
 	body := packed(t, files)
 	var asked atomic.Int64
@@ -139,6 +140,7 @@ func TestARingDownloadsItsManifestsOnce(t *testing.T) {
 // A pull request has the problems of the rings that it changes: of their declaration and of their
 // directory. It reads no files of a ring that it does not change.
 func TestAPullRequestChecksTheManifestsOfRings(t *testing.T) {
+	t.Parallel()
 	version, files, committed := argo(t)
 	digest := fleet.ManifestsDigest(files)
 	good := ringed(version, "directory: argocd", digest)

@@ -59,6 +59,7 @@ func (h *house) rolls(state mirror.RolloutState, not string) (r mirror.Rollout) 
 // Three leaders die one after the other while a change goes to 30 environments: each step is taken
 // once, in the order of the waves. An aborted change returns to the manifests of before.
 func TestARolloutGoesOnUnderAnotherLeader(t *testing.T) {
+	t.Parallel()
 	const n = 30
 	d := newDrained(t, n, 1, "{atOnce: 1}")
 	leader := d.start("r0", options{})
@@ -128,6 +129,7 @@ func TestARolloutGoesOnUnderAnotherLeader(t *testing.T) {
 // The database is lost while a change waits for its second wave. The engines have the change in
 // the first wave and not in the others: the rollout waits for a person, and nothing else does.
 func TestALostMirrorHoldsOnlyTheRolloutThatWasUnderWay(t *testing.T) {
+	t.Parallel()
 	const n, app01 = 10, "tenants/acme/deployments/app01.yaml"
 	d := newDrained(t, n, 2, "{atOnce: 1}")
 	r := d.start("a", options{})
@@ -176,6 +178,7 @@ func TestALostMirrorHoldsOnlyTheRolloutThatWasUnderWay(t *testing.T) {
 // An engine drains while a rollout is paused, and back while it is returned: its environments move
 // as they are. The rollout returns and goes on from wherever they are.
 func TestADrainDoesNotWaitForARolloutThatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
 	const n = 10
 	d := newDrained(t, n, 1, "{atOnce: 2, perHour: 100}")
 	d.start("a", options{})
@@ -249,6 +252,7 @@ func (g *gauge) Query(_ context.Context, _ fleet.Prometheus, query string) (floa
 // A metric that is bad in the first wave returns the change, and one that is good lets it go on.
 // The leader asks for the environments of the wave alone.
 func TestAMetricGatesAWave(t *testing.T) {
+	t.Parallel()
 	const n = 10
 	d := newDrained(t, n, 1, "{atOnce: 1}")
 	prometheus := &gauge{value: 0.5, asked: map[string]bool{}}

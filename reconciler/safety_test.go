@@ -31,6 +31,7 @@ func (h *house) marked(name fleet.EngineName, want int) error {
 }
 
 func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -72,6 +73,7 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 }
 
 func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -112,6 +114,7 @@ func (h *house) placements() map[string]fleet.EngineName {
 // The database is lost while a stop of one engine is in force, and its worker comes there before
 // the engine was read: what the engine remembers is all that is left of the stop.
 func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -170,6 +173,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 }
 
 func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -202,6 +206,7 @@ func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.
 }
 
 func TestARebuildUnderARunningReplicaIsNoticed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -221,6 +226,7 @@ func TestARebuildUnderARunningReplicaIsNoticed(t *testing.T) {
 }
 
 func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
+	t.Parallel()
 	var blocked, entered atomic.Bool
 	release := make(chan struct{})
 	h := newHouse(t, small())
@@ -269,6 +275,7 @@ func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
 // A secret of an engine's own connection changes: its worker restarts, and both are the same
 // holder of the engine's lease.
 func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
+	t.Parallel()
 	var blocked, entered atomic.Bool
 	release := make(chan struct{})
 	h := newHouse(t, small())
@@ -312,6 +319,7 @@ func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 }
 
 func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
+	t.Parallel()
 	files := small()
 	for i := range 40 {
 		for path, text := range deployment("acme", fmt.Sprintf("app-%03d", i), "v1", "Delete",

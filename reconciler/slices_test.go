@@ -222,6 +222,7 @@ func (s *slicers) check() {
 }
 
 func TestAnEnvironmentIsSplitAndJoined(t *testing.T) {
+	t.Parallel()
 	s := newSlicers(t, func(s *slicers) { s.start("a", options{}) })
 	from := s.partition()[""]
 	to := fleet.EngineName("eu-1")
@@ -245,6 +246,7 @@ func TestAnEnvironmentIsSplitAndJoined(t *testing.T) {
 
 // A person splits, moves, undoes and joins at random, while commits arrive and replicas die.
 func TestNoApplicationOfASliceHasTwoOwners(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
 	var by *replica
@@ -350,6 +352,7 @@ func (s *slicers) tries(m mirror.MoveRequest) (begins bool) {
 
 // The mirror is lost while an environment is split: each Application stays where it is.
 func TestASplitEnvironmentOutlivesItsMirror(t *testing.T) {
+	t.Parallel()
 	var by *replica
 	s := newSlicers(t, func(s *slicers) { by = s.start("a", options{}) })
 	from := s.partition()[""]

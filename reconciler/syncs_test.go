@@ -43,6 +43,7 @@ func syncRun(name, revision string, environments string) map[string]string {
 // after it. The Applications on an engine have had their syncs: none is requested again, whether
 // the engine is read at once or later, and their holds stay.
 func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
+	t.Parallel()
 	for name, hidden := range map[string]bool{"the engines are read": false,
 		"an engine is read later": true} {
 		t.Run(name, func(t *testing.T) {

@@ -43,6 +43,7 @@ func (h *house) stopped(want int) error {
 }
 
 func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
+	t.Parallel()
 	for name, restarted := range map[string]bool{"while a replica runs": false,
 		"before a new process starts": true} {
 		t.Run(name, func(t *testing.T) {
@@ -219,6 +220,7 @@ func (f *failover) leaveBehind() {
 // earlier revision, none is deleted, and the lost stop stays in force. The mirror catches up by
 // itself, without a restart and without another commit.
 func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
+	t.Parallel()
 	for name, slowly := range map[string]bool{"fast, with its leases": false,
 		"slow, without": true} {
 		t.Run(name, func(t *testing.T) {
@@ -271,6 +273,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 // A backup of yesterday, restored while Git cannot be reached, changes nothing on any engine; and
 // once Git answers, all is as it was.
 func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
+	t.Parallel()
 	// the standby is the backup: all that was committed until it was paused
 	f := newFailover(t, small())
 	a := f.start("a", options{})

@@ -38,6 +38,7 @@ func (h *house) dials() int64 {
 }
 
 func TestAQueryThatFailsEndsNoSessionAndForgetsNothing(t *testing.T) {
+	t.Parallel()
 	var failing atomic.Bool
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "changed", "lookup", "credentialrows",
@@ -81,6 +82,7 @@ func TestAQueryThatFailsEndsNoSessionAndForgetsNothing(t *testing.T) {
 }
 
 func TestAMissingCredentialIsReportedAndHeals(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.secrets.lose("staging", true)
 	r := h.start("a", options{})
@@ -111,6 +113,7 @@ func TestAMissingCredentialIsReportedAndHeals(t *testing.T) {
 }
 
 func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
 	var poisoned atomic.Pointer[fleet.ObjectKey]
 	h := newHouse(t, small())
 	h.start("a", options{flight: 1, engine: func(call string, key fleet.ObjectKey) error {
@@ -142,6 +145,7 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 }
 
 func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -168,6 +172,7 @@ func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 }
 
 func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -196,6 +201,7 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 }
 
 func TestAnEngineIsRemovedOnceItsObjectsAreDeleted(t *testing.T) {
+	t.Parallel()
 	globex := together(tenant("globex", "prod"), deployment("globex", "shop", "v1", "Orphan",
 		"prod"))
 	h := newHouse(t, together(platform(), tenant("acme", "prod"), deployment("acme", "web", "v1",
@@ -228,6 +234,7 @@ func TestAnEngineIsRemovedOnceItsObjectsAreDeleted(t *testing.T) {
 }
 
 func TestAnEngineThatIsAwayIsReportedAndHealsAlone(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet is in sync", h.converged)
@@ -269,6 +276,7 @@ func TestAnEngineThatIsAwayIsReportedAndHealsAlone(t *testing.T) {
 }
 
 func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	hang, hung := make(chan struct{}), make(chan struct{}, 100)
 	h.start("a", options{engine: func(call string, _ fleet.ObjectKey) error {
@@ -291,6 +299,7 @@ func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
 }
 
 func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, small())
 	h.secrets.panicOn("staging")
 	r := h.start("a", options{})

@@ -34,7 +34,8 @@ func TestActionsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 			t.Fatalf("before the first list: %+v", all)
 		}
 		sent := agent.Action{ID: "a1", Kind: mirror.ActionSync, Name: "one",
-			Options: mirror.ActionOptions{Prune: true}, State: mirror.OperationPending, RequestedAt: time.Now().UTC()}
+			Options: mirror.ActionOptions{Prune: true}, State: mirror.OperationPending,
+			RequestedAt: time.Now().UTC()}
 		h.send(message(agent.EventActions, []agent.Action{sent}))
 		wait(0)
 		if all := open(); len(all) != 1 || all[0].Tenant != "acme" ||

@@ -21,7 +21,8 @@ func TestActionsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 		advance(3 * time.Second)
 		open := mirror.Action{ID: "a1", Kind: mirror.ActionSync,
 			Key:     fleet.ObjectKey{Engine: "acme.edge", Name: "app"},
-			Options: mirror.ActionOptions{DryRun: true}, State: mirror.OperationPending, RequestedAt: time.Now().UTC()}
+			Options: mirror.ActionOptions{DryRun: true}, State: mirror.OperationPending,
+			RequestedAt: time.Now().UTC()}
 		o.store.do(func() { o.store.actions["acme.edge"] = []mirror.Action{open} })
 		o.hub.Wake()
 		advance(100 * time.Millisecond)
