@@ -73,7 +73,8 @@ type options struct {
 	wrap         func(engine.Engine) engine.Engine // every engine; nil: none
 	// of the manifests of rings; nil: no ring takes a step
 	download func(context.Context, fleet.RingManifests) (map[string][]byte, error)
-	sender   reconciler.Sender // of messages; nil: none is sent
+	sender   reconciler.Sender         // of messages; nil: none is sent
+	commits  reconciler.CommitReporter // nil: no commit is reported
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -133,6 +134,10 @@ func (h *house) start(name string, o options) *replica {
 	if o.sender != nil {
 		config.Notifier = reconciler.Notifier{Store: store.Notifications, Sender: o.sender,
 			Secret: h.secrets.Get, Public: "https://argosy.example.com"}
+	}
+	if o.commits != nil {
+		config.Notifier = reconciler.Notifier{Store: store.Notifications, Secret: h.secrets.Get,
+			Commits: store.Notifications, Reporter: o.commits}
 	}
 	r.Loop = reconciler.NewLoop(config)
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
