@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 // testsAtOnce run at the same time: each has a repository and a database of its own, and waits for
 // ticks and leases most of its time.
-const testsAtOnce = "12"
+const testsAtOnce = "4"
 
 func run(m *testing.M) int {
 	ctx := context.Background()

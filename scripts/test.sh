@@ -3,8 +3,7 @@
 #
 # Three groups run beside each other: packages whose goroutines share memory, with the race
 # detector; the other packages; and the tests below test/, which mostly wait for processes. golangci
-# vets all of them, so the groups do not. The first two compute more and wait less: they give way to
-# the third, whose real parts have timeouts.
+# vets all of them, so the groups do not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -14,7 +13,7 @@ what=${1:-all}
 #   cmd, charts          start the goroutines of other packages; link 700 packages more
 #   reconciler/secrets   one goroutine of its own; links the SDKs of five clouds, 800 packages
 #   reconciler/plan, webhook/review, fleet/placement   pure functions with long property tests
-# Those that wait for servers, leases and timeouts come first, so that the others compute meanwhile.
+# The slowest come first; they wait for servers, leases and timeouts.
 raced() {
   local waiting=(./reconciler ./reconciler/postgres ./fleet/argocd ./fleet/argocd/instance)
   go list "${waiting[@]}"
@@ -30,7 +29,7 @@ left_out() {
   local files tests
   mapfile -t files < <(git grep -l '^//go:build !race' -- '*_test.go')
   tests=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' "${files[@]}" | paste -sd '|')
-  nice -n 5 go test -vet=off -run "^($tests)\$" $(dirname "${files[@]}" | sort -u | sed 's|^|./|')
+  go test -vet=off -run "^($tests)\$" $(dirname "${files[@]}" | sort -u | sed 's|^|./|')
 }
 
 # systems prints the packages below test/, the slowest first.
@@ -79,11 +78,11 @@ if [[ $what != unit ]]; then
 fi
 if [[ $what != e2e ]]; then
   mapfile -t packages < <(raced)
-  begin "packages with the race detector" nice -n 5 go test -race -vet=off -timeout 40m -p 3 "${packages[@]}"
+  begin "packages with the race detector" go test -race -vet=off -timeout 40m "${packages[@]}"
   mapfile -t packages < <(unraced)
-  begin "the other packages" nice -n 5 go test -vet=off -timeout 40m "${packages[@]}"
+  begin "the other packages" go test -vet=off -timeout 40m "${packages[@]}"
   begin "tests that the race detector leaves out" left_out
-  begin "the image's maker" nice -n 5 go -C scripts/image test ./...
+  begin "the image's maker" go -C scripts/image test ./...
 fi
 failed=0
 for i in "${!pids[@]}"; do

@@ -80,10 +80,11 @@ type Store struct {
 	events []view.Event
 	fail   error
 	hook   func()
+	aged   time.Time // see KeepAges
 }
 
 // New returns a store with that content.
-func New(m Mirror) *Store { return &Store{m: m} }
+func New(m Mirror) *Store { return &Store{m: m, aged: time.Now()} }
 
 // Change edits the content and records the events.
 func (s *Store) Change(edit func(*Mirror), events ...view.Event) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,19 +113,28 @@ func serve(store *apitest.Store, onEnd func(func())) (url string) {
 	return web.URL
 }
 
+// stores are those of the scripts' servers, by their URL.
+var stores sync.Map
+
 func serveMirror(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: mirror FILE")
 	}
 	content, err := apitest.Load(ts.ReadFile(args[0]), time.Now())
 	ts.Check(err)
-	ts.Setenv("ARGOSY_SERVER", serve(apitest.New(content), ts.Defer))
+	store := apitest.New(content)
+	url := serve(store, ts.Defer)
+	stores.Store(url, store)
+	ts.Setenv("ARGOSY_SERVER", url)
 	ts.Setenv("ARGOSY_TOKEN", "argosy_ops_secret")
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	if store, ok := stores.Load(ts.Getenv("ARGOSY_SERVER")); ok {
+		store.(*apitest.Store).KeepAges() // the script may have run for minutes
 	}
 	code := 0
 	var failed *exec.ExitError

@@ -108,6 +108,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 		Resources: []mirror.ResourceDifference{{Fields: []mirror.FieldDifference{{}}}}})
 	m.Remedies = append(m.Remedies, mirror.Remedy{})
 	m.Notifications = append(m.Notifications, mirror.Notification{ID: "1"})
+	m.CommitStatuses = append(m.CommitStatuses, mirror.CommitStatus{})
 	m.Audit = append(m.Audit, audit.Entry{N: 1, Actor: "x", Action: "y", Subject: "z"})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
