@@ -189,6 +189,14 @@ func (d *drainer) awaitAgents(ctx context.Context, out *placement.Outcome) error
 	return nil
 }
 
+// openMoves are the slices that move off an engine, or are requested to.
+func openMoves(f mirror.DrainFacts) (ids []fleet.SliceID) {
+	for _, m := range f.Open {
+		ids = append(ids, m.ID())
+	}
+	return ids
+}
+
 // request simulates the change and requests the first moves off the engine.
 func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineName,
 	c placement.Change, f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (
@@ -211,6 +219,8 @@ func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineNam
 		d.gives[engine] = giver{c, len(out.Moves)}
 		f.Environments = len(out.Moves)
 		now, allowed = drain.Assess(f, churn)
+		// The simulation may choose others than those whose move is requested and not planned yet.
+		allowed = max(0, min(allowed, len(out.Moves)-len(at.state.PlacedOn(engine, openMoves(f)))))
 	}
 	if err := d.awaitAgents(ctx, &out); err != nil {
 		return 0, now, err

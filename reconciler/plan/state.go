@@ -81,6 +81,19 @@ func (w *AppliedState) SlicesOn(engine fleet.EngineName) []fleet.SliceID {
 	})
 }
 
+// PlacedOn reports which of the slices an engine serves. A slice whose move has begun is on its new
+// engine.
+func (w *AppliedState) PlacedOn(engine fleet.EngineName, of []fleet.SliceID) []fleet.SliceID {
+	return read(w, func(s *applied.State) (on []fleet.SliceID) {
+		for _, id := range of {
+			if pl, ok := s.Placements.Get(id); ok && pl.Engine == engine {
+				on = append(on, id)
+			}
+		}
+		return on
+	})
+}
+
 // AwaitsApproval reports whether something waits for an approval: then approvals are worth reading.
 func (w *AppliedState) AwaitsApproval() bool { return read(w, (*applied.State).AwaitsApproval) }
 
