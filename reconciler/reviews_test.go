@@ -468,6 +468,7 @@ func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people, poll: time.Hour})
 	h.eventually("the fleet is in sync", h.converged)
+	began := time.Now()
 	head := h.commit("pushed past everybody",
 		gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	r.Wake()
@@ -481,7 +482,8 @@ func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
 			return nil
 		})
 	}
-	if n := len(people.spans()); n != 1 {
-		t.Errorf("asked %d times within moments", n)
+	// a span is asked for again a second later at the earliest
+	if n := len(people.spans()); n < 1 || n > 1+int(time.Since(began)/time.Second) {
+		t.Errorf("asked %d times in %s", n, time.Since(began))
 	}
 }
