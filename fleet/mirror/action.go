@@ -158,11 +158,6 @@ type ActionUpdate struct {
 	Outcome OperationState   // see Action.Outcome; "": unchanged
 }
 
-// Ended reports whether the action is over.
-func (u ActionUpdate) Ended() bool {
-	return u.State == OperationSucceeded || u.State == OperationFailed
-}
-
 // RestartedWorkload is a workload of an Application that a restart replaces the Pods of.
 type RestartedWorkload struct {
 	ResourceRef

@@ -45,6 +45,14 @@ const (
 	OperationHeld      OperationState = "Held"
 )
 
+// Ended reports whether the operation is over.
+func (s OperationState) Ended() bool { return s == OperationSucceeded || s == OperationFailed }
+
+// OfEngine reports whether an engine may report the state, of a sync or an action.
+func (s OperationState) OfEngine() bool {
+	return s == OperationPending || s == OperationRunning || s.Ended()
+}
+
 // Operation is the record for people: who requested it, revision, engine, progress and result. It
 // is history, never the truth.
 type Operation struct {

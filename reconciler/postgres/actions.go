@@ -184,11 +184,12 @@ func describeAction(a mirror.Action) string {
 
 // OpenActions returns the engine's actions that have not ended, oldest first.
 func (s *Work) OpenActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action, error) {
-	all, err := collect(ctx, s.database, scanAction, sqlOpenActions, string(engine))
+	all, err := collect(ctx, s.database, scanAction, sqlOpenActions+` ORDER BY a.id`,
+		string(engine))
 	return all, wrap(err, "actions of engine %s", engine)
 }
 
-var sqlOpenActions = sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL ORDER BY a.id`
+var sqlOpenActions = sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL`
 
 // UpdateAction records how far an action of the lease's engine is, and its operation. An ended
 // action stays unchanged. mirror.ErrFenced when the lease has passed on.
@@ -197,10 +198,7 @@ func (s *Work) UpdateAction(ctx context.Context, lease mirror.Lease, u mirror.Ac
 	if err != nil {
 		return err
 	}
-	switch u.State {
-	case mirror.OperationPending, mirror.OperationRunning, mirror.OperationSucceeded,
-		mirror.OperationFailed:
-	default:
+	if !u.State.OfEngine() {
 		return fmt.Errorf("action %s: %q is no state of an action", u.ID, u.State)
 	}
 	var results any

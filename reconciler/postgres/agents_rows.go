@@ -122,8 +122,7 @@ func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mir
 func (s *Agents) AgentActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action,
 	error) {
 	all, err := agentRead(ctx, s, engine, scanAction, func(declared bool) (string, []any) {
-		return sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL AND $2 ORDER BY a.id`,
-			[]any{string(engine), declared}
+		return sqlOpenActions + ` AND $2 ORDER BY a.id`, []any{string(engine), declared}
 	})
 	return all, wrap(err, "actions for the agent of engine %s", engine)
 }

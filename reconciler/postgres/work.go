@@ -550,10 +550,7 @@ func (s *Work) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
 	if err != nil {
 		return err
 	}
-	switch state {
-	case mirror.OperationPending, mirror.OperationRunning, mirror.OperationSucceeded,
-		mirror.OperationFailed:
-	default:
+	if !state.OfEngine() {
 		return fmt.Errorf("sync %s: %q is no state of a sync", id, state)
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {

@@ -31,7 +31,7 @@ func (s actionStore) OpenActions(context.Context, fleet.EngineName) (open []mirr
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range *s.open {
-		if !(mirror.ActionUpdate{State: a.State}).Ended() {
+		if !a.State.Ended() {
 			open = append(open, a)
 		}
 	}

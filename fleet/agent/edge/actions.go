@@ -48,7 +48,7 @@ func (f *Follower) OpenActions(_ context.Context, name fleet.EngineName) (open [
 			if !reported {
 				state = a.State
 			}
-			if (mirror.ActionUpdate{State: state}).Ended() {
+			if state.Ended() {
 				continue // the hub does not know it yet
 			}
 			q := mirror.Action{ID: a.ID, Kind: a.Kind, Key: fleet.ObjectKey{Engine: name,

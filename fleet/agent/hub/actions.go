@@ -20,7 +20,7 @@ func (s *stream) sendActions() error {
 	if err != nil {
 		return err
 	}
-	s.hub.feed.setActing(s, len(open) > 0)
+	s.hub.feed.note(&s.acting, len(open) > 0)
 	all := make([]agent.Action, 0, len(open))
 	for _, a := range open {
 		all = append(all, agent.Action{ID: a.ID, Kind: a.Kind, Name: a.Key.Name,
@@ -32,16 +32,16 @@ func (s *stream) sendActions() error {
 
 // actionStatusOf converts the state of an action. An unknown state ends no action.
 func actionStatusOf(s agent.ActionStatus) (mirror.ActionUpdate, bool) {
-	if s.ID == "" || len(s.ID) > maxName || plain(s.ID, maxName) != s.ID {
+	if !validID(s.ID) {
 		return mirror.ActionUpdate{}, false
 	}
 	u := mirror.ActionUpdate{ID: s.ID, State: s.State, Message: message(s.Message)}
-	if !knownOperationState(s.State) {
+	if !s.State.OfEngine() {
 		u.Message = withUnknown(s.Message, string(s.State), "")
 		u.State = mirror.OperationRunning
 		return u, true
 	}
-	if (mirror.ActionUpdate{State: s.Outcome}).Ended() {
+	if s.Outcome.Ended() {
 		u.Outcome = s.Outcome
 	}
 	if s.Results == nil {
@@ -58,13 +58,4 @@ func actionStatusOf(s agent.ActionStatus) (mirror.ActionUpdate, bool) {
 			Status: plain(r.Status, 63), Hook: plain(r.Hook, 63), Message: message(r.Message)})
 	}
 	return u, true
-}
-
-func knownOperationState(s mirror.OperationState) bool {
-	switch s {
-	case mirror.OperationPending, mirror.OperationRunning, mirror.OperationSucceeded,
-		mirror.OperationFailed:
-		return true
-	}
-	return false
 }

@@ -157,35 +157,12 @@ func (f *feed) requeue(s *stream, more pendingWork) {
 	})
 }
 
-// setSyncsOpen records whether the stream was sent open syncs. If so, the feed wakes it once none
-// is left.
-func (f *feed) setSyncsOpen(s *stream, open bool) {
+// note records in a field of a stream whether it was sent open items of a kind. If so, the feed
+// wakes it once none is left.
+func (f *feed) note(sent *bool, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.syncsOpen = open
-}
-
-// setActing records whether the stream was sent open actions. If so, the feed wakes it once none is
-// left.
-func (f *feed) setActing(s *stream, open bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s.acting = open
-}
-
-// setMoving records whether the stream was sent moves. If so, the feed wakes it once none is left.
-func (f *feed) setMoving(s *stream, moving bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s.moving = moving
-}
-
-// setInspecting records whether the stream was sent open reads. If so, the feed wakes it once none
-// is left.
-func (f *feed) setInspecting(s *stream, open bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s.inspecting = open
+	*sent = open
 }
 
 // inspect makes the streams of an engine on this replica send the open reads; false if there is
@@ -457,28 +434,11 @@ func (f *feed) notify(news registry.News) {
 			s.mark(func(d *pendingWork) { d.instance = true })
 		}
 	}
-	moving := make(map[fleet.EngineName]bool, len(news.Moves))
-	for _, engine := range news.Moves {
-		moving[engine] = true
-	}
-	read := make(map[fleet.EngineName]bool, len(news.Inspections))
-	for _, engine := range news.Inspections {
-		read[engine] = true
-	}
-	acting := make(map[fleet.EngineName]bool, len(news.Actions))
-	for _, engine := range news.Actions {
-		acting[engine] = true
-	}
-	asked := make(map[fleet.EngineName]bool, len(news.Syncs))
-	for _, engine := range news.Syncs {
-		asked[engine] = true
-		for s := range f.streams[engine] {
-			s.mark(func(d *pendingWork) { d.syncs = true })
-		}
-	}
+	asked, acting := engineSet(news.Syncs), engineSet(news.Actions)
+	moving, read := engineSet(news.Moves), engineSet(news.Inspections)
 	for engine, of := range f.streams {
 		for s := range of {
-			if s.syncsOpen && !asked[engine] {
+			if s.syncsOpen || asked[engine] {
 				s.mark(func(d *pendingWork) { d.syncs = true })
 			}
 			if s.acting || acting[engine] {
@@ -493,6 +453,14 @@ func (f *feed) notify(news registry.News) {
 		}
 	}
 	f.closeChanged(news.Changed)
+}
+
+func engineSet(names []fleet.EngineName) map[fleet.EngineName]bool {
+	set := make(map[fleet.EngineName]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // closeChanged ends the streams whose declaration has changed since they opened. f.mu is held.

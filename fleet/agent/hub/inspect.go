@@ -46,7 +46,7 @@ func (s *stream) sendInspections() error {
 	if err != nil {
 		return storeError{err}
 	}
-	h.feed.setInspecting(s, len(open) > 0)
+	h.feed.note(&s.inspecting, len(open) > 0)
 	if s.protocol < agent.ProtocolInspect {
 		for _, in := range open {
 			h.answerFor(s, in)

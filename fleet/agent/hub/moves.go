@@ -30,7 +30,7 @@ func (s *stream) sendMoves() error {
 	if err != nil || found.Life != s.opening.Lease.Life {
 		return err
 	}
-	s.hub.feed.setMoving(s, len(found.All) > 0)
+	s.hub.feed.note(&s.moving, len(found.All) > 0)
 	all, size := agent.Moves{Rows: found.Rows, Moves: []agent.Move{}}, 0
 	for _, m := range found.All {
 		if m.From != s.engine() && m.To != s.engine() {

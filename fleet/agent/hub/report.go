@@ -253,8 +253,12 @@ func shortText(text string) string { return plain(text, maxText) }
 // validName reports whether text can be the name of an object. Invalid names are neither stored nor
 // looked up.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxName && plain(name, maxName) == name &&
-		!strings.Contains(name, "/")
+	return validID(name) && !strings.Contains(name, "/")
+}
+
+// validID reports whether a text can be the ID of a sync or an action.
+func validID(id string) bool {
+	return id != "" && len(id) <= maxName && plain(id, maxName) == id
 }
 
 func clamp(n, most int) int { return max(0, min(n, most)) }
@@ -364,10 +368,10 @@ func plausibleTime(t time.Time) time.Time {
 
 // syncStatusOf converts the state of a sync. An unknown state ends no sync.
 func syncStatusOf(e agent.SyncStatus) (agent.SyncStatus, bool) {
-	if e.ID == "" || len(e.ID) > maxName || plain(e.ID, maxName) != e.ID {
+	if !validID(e.ID) {
 		return agent.SyncStatus{}, false
 	}
-	if !knownOperationState(e.State) {
+	if !e.State.OfEngine() {
 		e.Message, e.State = withUnknown(e.Message, string(e.State), ""), mirror.OperationRunning
 		return e, true
 	}

@@ -479,7 +479,7 @@ func (s *stream) sendSyncs() error {
 	if err != nil {
 		return err
 	}
-	s.hub.feed.setSyncsOpen(s, len(open) > 0)
+	s.hub.feed.note(&s.syncsOpen, len(open) > 0)
 	all := make([]agent.Sync, 0, len(open))
 	for _, o := range open {
 		all = append(all, agent.Sync{ID: o.ID, Namespace: o.Namespace, Name: o.Key.Name,
