@@ -365,6 +365,15 @@ func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[m
 	return &body[mirror.Stop]{inForce}, nil
 }
 
+// endedBy returns how the names begin of those whose stops a caller of a scope may end. The
+// platform ends all of them.
+func endedBy(scope fleet.TenantName) []string {
+	if scope == "" {
+		return []string{""}
+	}
+	return []string{view.Token{Tenant: scope}.Subject(), view.StopperOf(scope)}
+}
+
 func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*body[wire.Resumed],
 	error) {
 	caller := callerOf(ctx)
@@ -372,14 +381,13 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	if refusal != nil {
 		return nil, refusal
 	}
-	setBy := ""
-	if caller.Tenant != "" {
-		setBy = view.Token{Tenant: caller.Tenant}.Subject()
-	}
-	ended, err := s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name, setBy, caller.Stopper())
-	if err == nil && !ended && caller.Tenant != "" {
-		ended, err = s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name,
-			view.StopperOf(caller.Tenant), caller.Stopper())
+	var ended bool
+	var err error
+	for _, setBy := range endedBy(caller.Tenant) {
+		ended, err = s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name, setBy, caller.Stopper())
+		if err != nil || ended {
+			break
+		}
 	}
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)

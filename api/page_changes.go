@@ -17,7 +17,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// pageAction is an action on an Application that the page offers, if the API has it.
+// pageAction is an action on an Application that the page offers.
 type pageAction struct {
 	kind    mirror.ActionKind
 	word    string
@@ -58,9 +58,7 @@ func changesOfPage() map[string]pageChange {
 		changes[string(verb)+"-rollout"] = rolloutChange(verb)
 	}
 	for _, a := range pageActions {
-		if slices.Contains(mirror.ActionKinds, a.kind) {
-			changes[string(a.kind)] = actionChange(a)
-		}
+		changes[string(a.kind)] = actionChange(a)
 	}
 	return changes
 }
@@ -281,10 +279,9 @@ func (s *website) showResume(ctx context.Context, q url.Values) (shownChange, er
 		shown.Refused = "it is not stopped"
 		return shown, nil
 	}
-	tenants := []string{view.Token{Tenant: caller.Tenant}.Subject(),
-		view.StopperOf(caller.Tenant)}
-	if caller.Tenant != "" && !strings.HasPrefix(found.By, tenants[0]) &&
-		!strings.HasPrefix(found.By, tenants[1]) {
+	if !slices.ContainsFunc(endedBy(caller.Tenant), func(by string) bool {
+		return strings.HasPrefix(found.By, by)
+	}) {
 		shown.Refused = "this stop was set by " + found.By + ": ask the platform to end it"
 	}
 	shown.Lists = []coveredList{{Title: "Stop that ends",

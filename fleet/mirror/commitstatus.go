@@ -85,7 +85,7 @@ type CommitStep struct{ Put []CommitStatus }
 // CommitReport is one report that is due.
 type CommitReport struct {
 	CommitStatus
-	Version int64 // of the state: a later one is not settled with this report
+	Version int64 // of the state: the report settles this version alone
 	// First is whether no report of the commit was ever tried
 	First bool
 	// Superseded is whether the Application has a later commit

@@ -23,8 +23,8 @@ func observedAs(row mirror.Row, sync mirror.SyncState, health mirror.HealthState
 	return []mirror.Observation{{Key: row.Key, Sync: sync, Health: health, Resources: resources}}
 }
 
-// A trace has the time of each step in order, and keeps the first Synced and Healthy after the
-// write, whatever the Application does later.
+// A trace has the time of each step in order. It keeps the first Synced and Healthy after the write
+// when the Application changes again.
 func TestTraceHasTheTimeOfEachStep(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
