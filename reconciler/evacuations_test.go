@@ -43,7 +43,7 @@ func newEvacuees(t *testing.T, start func(*evacuees) *replica) *evacuees {
 			select {
 			case <-done:
 				return
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(30 * time.Millisecond):
 			}
 			one.Reconcile(managed...)
 			other.Reconcile(managed...)

@@ -95,9 +95,7 @@ const limit = 2 * time.Minute
 func (h *house) eventually(what string, holds func() error) {
 	h.t.Helper()
 	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(pause*5/4, 100*time.Millisecond) {
 		err := holds()
 		if err == nil {
 			return
@@ -105,7 +103,7 @@ func (h *house) eventually(what string, holds func() error) {
 		if time.Now().After(deadline) {
 			h.t.Fatalf("%s: %v", what, err)
 		}
-		<-tick.C
+		time.Sleep(pause)
 	}
 }
 

@@ -52,7 +52,7 @@ func (m *movers) watch(start func()) {
 			select {
 			case <-done:
 				return
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(30 * time.Millisecond):
 			}
 			one.reconcile()
 			other.reconcile()

@@ -98,9 +98,12 @@ func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 	key := keyOf(at, "acme", "web", string(env.Name))
 	silent.Store(true)
 	h.eventually("it is parked and shown", h.shownAs(env, true, 1))
-	if at.server.Field(key, parkedMark) == "" {
-		t.Error("the Application is not parked")
-	}
+	h.eventually("the Application is parked", func() error {
+		if at.server.Field(key, parkedMark) == "" {
+			return errors.New("it is not marked")
+		}
+		return nil
+	})
 	h.commit("a change meanwhile", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	h.eventually("it is written", h.converged)
 	a.stop()

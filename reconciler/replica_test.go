@@ -88,6 +88,11 @@ func (h *house) start(name string, o options) *replica {
 	if o.renderer == nil {
 		o.renderer = argocd.Renderer{}
 	}
+	// Notifications wake the workers; what they miss, and what no notification tells, can wait.
+	rowPoll := 200 * time.Millisecond
+	if o.reach.Patience > 0 || o.work.Every > 0 {
+		rowPoll = 50 * time.Millisecond // the limits of the test are as short
+	}
 	store, err := postgres.Open(context.Background(), cmp.Or(o.url, h.url), postgres.Options{
 		Connections: postgres.Connections{Workers: 4}, Application: name})
 	if err != nil {
@@ -140,12 +145,12 @@ func (h *house) start(name string, o options) *replica {
 			Commits: store.Notifications, Reporter: o.commits}
 	}
 	r.Loop = reconciler.NewLoop(config)
-	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
+	r.manager = worker.NewManager(r.store, 100*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
 				Reports: r.store,
 				Leases:  r.store, Secrets: h.secrets, Stops: board, Dial: dial,
-				Metrics: workerMetrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight,
+				Metrics: workerMetrics, Log: quiet(), Poll: rowPoll, Flight: o.flight,
 				Reach: o.reach, Work: o.work}
 		})
 	r.manager.Replicas, r.manager.Holder, r.manager.Beat = r.store, name, o.beat

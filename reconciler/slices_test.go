@@ -66,7 +66,7 @@ func newSlicers(t *testing.T, start func(*slicers)) *slicers {
 			select {
 			case <-done:
 				return
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(30 * time.Millisecond):
 			}
 			for _, e := range s.engines {
 				e.reconcile()

@@ -1,28 +1,29 @@
 #!/usr/bin/env bash
 # Runs the tests and prints how long each group took.  scripts/test.sh [unit|e2e]
 #
-# Three groups run beside each other: packages whose goroutines share memory, with the race
-# detector; the other packages; and the tests below test/, which mostly wait for processes. golangci
-# vets all of them, so the groups do not.
+# The tests below test/ mostly wait for processes, so the other packages run beside them: first those
+# without the race detector, then those with it. What needs the whole machine, because it serves real
+# servers under the race detector and has limits of time, runs last. golangci vets all of them, so
+# this does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 
-# raced prints the packages of the first group: all but these. Race mode compiles every dependency a
-# second time and runs several times slower.
+# heavy prints the packages that start most servers under the race detector, the slowest first.
+heavy() { go list ./reconciler ./reconciler/postgres ./fleet/argocd ./fleet/argocd/instance ./reconciler/gitrepo; }
+
+# light prints the other packages whose goroutines share memory: all but these. Race mode compiles
+# every dependency a second time and runs several times slower.
 #   cmd, charts          start the goroutines of other packages; link 700 packages more
 #   reconciler/secrets   one goroutine of its own; links the SDKs of five clouds, 800 packages
 #   reconciler/plan, webhook/review, fleet/placement   pure functions with long property tests
-# The slowest come first; they wait for servers, leases and timeouts.
-raced() {
-  local waiting=(./reconciler ./reconciler/postgres ./fleet/argocd ./fleet/argocd/instance)
-  go list "${waiting[@]}"
+light() {
   go list ./... | grep -v -E '/(test|cmd|charts)(/|$)|/reconciler/(secrets$|plan)|/webhook/review|/fleet/placement|/generate$' |
-    grep -vxF -f <(go list "${waiting[@]}")
+    grep -vxF -f <(heavy)
 }
 
 # unraced prints the other packages.
-unraced() { go list ./... | grep -v '/test/' | grep -vxF -f <(raced); go list ./test/words; }
+unraced() { go list ./... | grep -v '/test/' | grep -vxF -f <(heavy; light); go list ./test/words; }
 
 # left_out runs the tests of files that the race detector leaves out for their imports.
 left_out() {
@@ -51,8 +52,7 @@ begin() {
   (
     start=$SECONDS status=0
     "$@" || status=$?
-    echo $((SECONDS - start)) >"$scratch/${#names[@]}"
-    exit $status
+    echo $((SECONDS - start)) $status >"$scratch/${#names[@]}"
   ) &
   pids+=($!)
 }
@@ -77,17 +77,23 @@ if [[ $what != unit ]]; then
   begin "test/: real parts, end to end" go test -vet=off -timeout 60m -p "$(at_once)" "${packages[@]}"
 fi
 if [[ $what != e2e ]]; then
-  mapfile -t packages < <(raced)
-  begin "packages with the race detector" go test -race -vet=off -timeout 40m "${packages[@]}"
   mapfile -t packages < <(unraced)
-  begin "the other packages" go test -vet=off -timeout 40m "${packages[@]}"
+  begin "packages without the race detector" go test -vet=off -timeout 30m "${packages[@]}"
   begin "tests that the race detector leaves out" left_out
   begin "the image's maker" go -C scripts/image test ./...
+  wait "${pids[@]: -3}"
+  mapfile -t packages < <(light)
+  begin "packages with the race detector" go test -race -vet=off -timeout 30m "${packages[@]}"
+  wait "${pids[@]}"
+  mapfile -t packages < <(heavy)
+  begin "the slowest packages with the race detector" go test -race -vet=off -timeout 30m "${packages[@]}"
 fi
+wait "${pids[@]}"
 failed=0
-for i in "${!pids[@]}"; do
+for i in "${!names[@]}"; do
   result=ok
-  wait "${pids[i]}" || { result=FAILED failed=1; }
-  timings+=("$(printf '%5d s  %s: %s' "$(<"$scratch/$((i + 1))")" "${names[i]}" "$result")")
+  read -r took status <"$scratch/$((i + 1))"
+  ((status == 0)) || result=FAILED failed=1
+  timings+=("$(printf '%5d s  %s: %s' "$took" "${names[i]}" "$result")")
 done
 exit $failed

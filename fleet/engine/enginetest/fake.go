@@ -29,8 +29,9 @@ type Server struct {
 	version int64
 	writes  int
 
-	restores int
-	fakes    []*Fake
+	restores  int
+	resources []mirror.MovedResource // of the last Reconcile
+	fakes     []*Fake
 }
 
 // stored is one object. body is the current manifest, with the changes of other writers.
@@ -38,6 +39,7 @@ type stored struct {
 	body         map[string]any
 	uid          string
 	version      int64
+	reconciled   int64  // the version that Reconcile made
 	applied      string // hash of the row
 	content      string // content of the last apply, with the credential's fingerprint
 	secret       string // the credential's fingerprint
@@ -140,12 +142,14 @@ func (f *Fake) Preflight(context.Context) (engine.Report, error) {
 func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 	tick := time.NewTicker(20 * time.Millisecond) // the end of a fault does not change the server
 	defer tick.Stop()
+	changed := true
 	for {
 		err := f.fail("watch", fleet.ObjectKey{})
 		f.mu.Lock()
 		f.broken = err
 		f.mu.Unlock()
-		if err == nil {
+		if err == nil && changed {
+			changed = false
 			seen, wakes, contacts, back := f.poll()
 			if back && sink.WentBack != nil {
 				sink.WentBack("the server's version is lower than before")
@@ -164,6 +168,7 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-f.changed:
+			changed = true
 		case <-tick.C:
 		}
 	}
@@ -181,12 +186,16 @@ func (f *Fake) poll() (seen []mirror.Observation, wakes []fleet.ObjectKey,
 	back = f.server.restores > f.restores
 	f.restores = f.server.restores
 	for key, o := range f.server.objects {
+		before, ok := f.known[key]
+		if ok && !back && before.ResourceVersion == strconv.FormatInt(o.version, 10) {
+			now[key] = before
+			continue
+		}
 		live := o.live(key, f.name)
 		now[key] = live
 		if !live.Ours {
 			continue
 		}
-		before, ok := f.known[key]
 		changed := !ok || before.ResourceVersion != live.ResourceVersion
 		if changed && (live.Drifted || live.Deleting) || f.synced && f.foreignWrite(key, live) {
 			wakes = append(wakes, key)

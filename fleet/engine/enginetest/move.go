@@ -451,9 +451,11 @@ func (f *Fake) FreezeAway(_ context.Context, row mirror.Row, lease mirror.Lease)
 func (s *Server) Reconcile(resources ...mirror.MovedResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	same := slices.Equal(s.resources, resources)
+	s.resources = slices.Clone(resources)
 	for key, o := range s.objects {
 		if key.Kind != fleet.ObjectApplication || o.annotation("argosy.dev/parked") != "" ||
-			o.annotation(skipAnnotation) == "true" {
+			o.annotation(skipAnnotation) == "true" || same && o.reconciled == o.version {
 			continue
 		}
 		status := o.body["status"].(map[string]any)
@@ -468,6 +470,7 @@ func (s *Server) Reconcile(resources ...mirror.MovedResource) {
 			resources))
 		delete(o.annotations(), refreshRequest)
 		s.touch(o)
+		o.reconciled = o.version
 	}
 }
 
