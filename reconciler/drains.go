@@ -206,6 +206,9 @@ func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineNam
 	if err != nil {
 		return 0, now, err
 	}
+	// The simulation may choose others than those whose move is requested and not planned yet. They
+	// are counted before it: what is planned meanwhile, it knows.
+	requested := len(at.state.PlacedOn(engine, openMoves(f)))
 	out, err := d.simulate(ctx, func() (placement.Outcome, error) {
 		return at.state.Simulate(c, unready)
 	})
@@ -219,8 +222,7 @@ func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineNam
 		d.gives[engine] = giver{c, len(out.Moves)}
 		f.Environments = len(out.Moves)
 		now, allowed = drain.Assess(f, churn)
-		// The simulation may choose others than those whose move is requested and not planned yet.
-		allowed = max(0, min(allowed, len(out.Moves)-len(at.state.PlacedOn(engine, openMoves(f)))))
+		allowed = max(0, min(allowed, len(out.Moves)-requested))
 	}
 	if err := d.awaitAgents(ctx, &out); err != nil {
 		return 0, now, err

@@ -607,10 +607,12 @@ func TestPreviewsDuringABusyLoop(t *testing.T) {
 func TestAPreviewIsMadeFromTheFirstRevisionOn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
-	if _, err := h.alone().Preview(t.Context(),
-		h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil {
-		t.Error(err)
-	}
+	loop := h.alone()
+	request := h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))
+	h.eventually("it is made", func() error {
+		_, err := loop.Preview(t.Context(), request)
+		return err
+	})
 }
 
 func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
