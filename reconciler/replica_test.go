@@ -88,7 +88,7 @@ func (h *house) start(name string, o options) *replica {
 	if o.renderer == nil {
 		o.renderer = argocd.Renderer{}
 	}
-	// Notifications wake the workers; what they miss, and what no notification tells, can wait.
+	// Notifications wake the workers; a change without one can wait.
 	rowPoll := 200 * time.Millisecond
 	if o.reach.Patience > 0 || o.work.Every > 0 {
 		rowPoll = 50 * time.Millisecond // the limits of the test are as short

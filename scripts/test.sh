@@ -2,9 +2,9 @@
 # Runs the tests and prints how long each group took.  scripts/test.sh [unit|e2e]
 #
 # The tests below test/ mostly wait for processes, so the other packages run beside them: first those
-# without the race detector, then those with it. What needs the whole machine, because it serves real
-# servers under the race detector and has limits of time, runs last. golangci vets all of them, so
-# this does not.
+# without the race detector, then those with it. The slowest packages run last and alone: they start
+# real servers under the race detector, and have limits of time. golangci vets all of them, so this
+# does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
