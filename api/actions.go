@@ -25,6 +25,7 @@ type (
 		Revision string `query:"revision" maxLength:"1024"`
 		Prune    bool   `query:"prune"`
 		Hard     bool   `query:"hard"`
+		End      bool   `query:"end"`
 	}
 	actionsIn struct {
 		Paging
@@ -38,7 +39,9 @@ var actionSummaries = map[mirror.ActionKind]string{
 	mirror.ActionRefresh:   "Make Argo CD compare an Application with its sources now",
 	mirror.ActionSync:      "Sync an Application, or with dryRun report what a sync would change",
 	mirror.ActionTerminate: "End the running operation of an Application",
-	mirror.ActionRestart:   "Replace the Pods of an Application's workloads, a few at a time",
+	mirror.ActionRollback: "Sync an Application to a revision with which it was Healthy, and pause " +
+		"its automation until Git asks for another revision; with end, let automation go on",
+	mirror.ActionRestart: "Replace the Pods of an Application's workloads, a few at a time",
 }
 
 // registerActions registers what people ask of single Applications (ADR 0088). Each action has a
@@ -108,6 +111,12 @@ func (s *Server) act(ctx context.Context, kind mirror.ActionKind, in *actIn) (
 	case errors.Is(err, mirror.ErrMoving):
 		return nil, problem(http.StatusConflict, subject, "it moves to another engine",
 			"wait until the move has ended: `argosy describe move "+id.In().String()+"`")
+	case errors.Is(err, mirror.ErrNeverHealthy):
+		return nil, problem(http.StatusConflict, subject, err.Error(),
+			"choose one of `argosy rollback "+id.String()+"`")
+	case errors.Is(err, mirror.ErrNotRolledBack):
+		return nil, problem(http.StatusConflict, subject, err.Error(),
+			"see `argosy describe application "+id.String()+"`")
 	case errors.Is(err, mirror.ErrAgentCannotAct):
 		return nil, problem(http.StatusConflict, subject, mirror.ErrAgentCannotAct.Error(),
 			"see `argosy get agents`; start the agent, or upgrade it")
@@ -191,6 +200,10 @@ func (s *Server) preview(ctx context.Context, kind mirror.ActionKind, in *previe
 		s.previewSync(ctx, in, &p)
 	case mirror.ActionRestart:
 		s.previewRestart(ctx, in, &p)
+	case mirror.ActionRollback:
+		if err := s.previewRollback(ctx, in, app, &p); err != nil {
+			return nil, s.answer(ctx, subjectf("application %s", id), err)
+		}
 	}
 	return &body[wire.ActionPreview]{p}, nil
 }
@@ -235,6 +248,42 @@ func (s *Server) previewRestart(ctx context.Context, in *previewIn, p *wire.Acti
 	if len(p.Resources) == 0 && p.Refused == "" {
 		p.Refused = "it has no Deployment, StatefulSet or DaemonSet of its own"
 	}
+}
+
+// previewRollback shows what a rollback does, or without a revision what it may lead to.
+func (s *Server) previewRollback(ctx context.Context, in *previewIn, app view.Application,
+	p *wire.ActionPreview) (err error) {
+	if p.Healthy, err = s.reader.HealthyRevisions(ctx, callerOf(ctx).Scope(),
+		in.id()); err != nil {
+		return err
+	}
+	refuse := func(why string) {
+		if p.Refused == "" {
+			p.Refused = why
+		}
+	}
+	switch {
+	case in.End:
+		p.Does = "automation goes on, and Argo CD syncs it to " + app.TargetRevision
+		if mirror.RollbackOf(app.Hold) == "" {
+			refuse(mirror.ErrNotRolledBack.Error())
+		}
+		return nil
+	case in.Revision == "":
+		p.Does = "Argo CD syncs it to a revision with which it was Healthy"
+		refuse("it needs one of the listed revisions")
+		return nil
+	}
+	p.Does = "Argo CD syncs it to " + in.Revision + ", and its automation is paused until Git asks " +
+		"for another revision than " + app.TargetRevision
+	p.Note = "it stays OutOfSync until then; to make the rollback lasting, change its " +
+		"targetRevision in Git"
+	if !slices.ContainsFunc(p.Healthy, func(r mirror.HealthyRevision) bool {
+		return r.Revision == in.Revision
+	}) {
+		refuse(mirror.ErrNeverHealthy.Error())
+	}
+	return nil
 }
 
 // reasonOf returns the detail of a refusal.

@@ -120,3 +120,45 @@ func TestAPreviewShowsWhatAnActionWouldDo(t *testing.T) {
 	s.want(s.get(strings.Replace(actedOn, "acme", "globex", 1)+"/preview/sync", acmeToken),
 		http.StatusNotFound, "")
 }
+
+func TestARollbackLeadsToARevisionThatWasHealthy(t *testing.T) {
+	app := fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"}
+	s := actionSite(t, func(m *apitest.Mirror) {
+		m.Healthy = []apitest.HealthyRevisions{{Application: app,
+			Revisions: []mirror.HealthyRevision{{Revision: "4f1c", Runs: true},
+				{Revision: "3e0b"}}}}
+	})
+	see := func(query string) wire.ActionPreview {
+		t.Helper()
+		a := s.get(actedOn+"/preview/rollback"+query, acmeToken)
+		s.want(a, http.StatusOK, `"action":"rollback"`)
+		return decode[wire.ActionPreview](t, a)
+	}
+	if p := see(""); len(p.Healthy) != 2 || !strings.Contains(p.Refused, "one of the listed") {
+		t.Errorf("without a revision: %+v", p)
+	}
+	if p := see("?revision=3e0b"); p.Refused != "" ||
+		!strings.Contains(p.Does, "another revision than v2") {
+		t.Errorf("to a healthy revision: %+v", p)
+	}
+	if p := see("?revision=dead"); p.Refused != mirror.ErrNeverHealthy.Error() {
+		t.Errorf("to another one: %+v", p)
+	}
+	if p := see("?end=true"); p.Refused != mirror.ErrNotRolledBack.Error() {
+		t.Errorf("nothing to end: %+v", p)
+	}
+	ask := func(body string) answer {
+		return s.do(http.MethodPost, wire.Base+actedOn+"/rollback", acmeToken, body)
+	}
+	s.want(ask(`{"request":"request-1","revision":"3e0b"}`), http.StatusAccepted, "Pending")
+	s.want(ask(`{"request":"request-2","revision":"dead"}`), http.StatusConflict,
+		"argosy rollback acme/web@prod")
+	s.want(ask(`{"request":"request-3","end":true}`), http.StatusConflict, "no rollback of it")
+	for _, body := range []string{`{"request":"request-4"}`,
+		`{"request":"request-5","revision":"3e0b","end":true}`} {
+		s.want(ask(body), http.StatusUnprocessableEntity, "names a revision, or ends")
+	}
+	s.want(s.do(http.MethodPost, wire.Base+actedOn+"/sync", acmeToken,
+		`{"request":"request-6","end":true}`), http.StatusUnprocessableEntity,
+		"end belongs to a rollback")
+}

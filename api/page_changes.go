@@ -36,6 +36,9 @@ var pageActions = []pageAction{
 			Flag: true}}},
 	{kind: mirror.ActionTerminate, word: "Terminate", danger: true},
 	{kind: mirror.ActionRestart, word: "Restart"},
+	{kind: mirror.ActionRollback, word: "Roll back", danger: true, options: []changeOption{
+		{Field: "revision", Label: "Revision with which it was Healthy"},
+		{Field: "end", Label: "End the rollback that is in force", Flag: true}}},
 }
 
 // rolloutVerbs are the decisions about a rollout in the order of their buttons.
@@ -90,7 +93,8 @@ func namedApplication(q url.Values) InApplication {
 func (s *website) showAction(ctx context.Context, a pageAction, q url.Values) (shownChange,
 	error) {
 	in := &previewIn{InApplication: namedApplication(q), Revision: plainText(q, "revision"),
-		Prune: q.Get("prune") == "true", Hard: q.Get("hard") == "true"}
+		Prune: q.Get("prune") == "true", Hard: q.Get("hard") == "true",
+		End: q.Get("end") == "true"}
 	preview, err := s.preview(ctx, a.kind, in)
 	if err != nil {
 		return shownChange{}, err
@@ -114,6 +118,10 @@ func (s *website) showAction(ctx context.Context, a pageAction, q url.Values) (s
 	if len(list.Items) > 0 {
 		shown.Lists = append(shown.Lists, list)
 	}
+	if a.kind == mirror.ActionRollback {
+		// the time of the last report changes by itself
+		shown.Lists, shown.Informs = append(shown.Lists, healthyList(p.Healthy)), true
+	}
 	if p.Note != "" {
 		shown.Notes = append(shown.Notes, upperFirst(p.Note)+".")
 	}
@@ -136,12 +144,25 @@ func (s *website) commitAction(ctx context.Context, a pageAction, q url.Values,
 	in := &actIn{InApplication: namedApplication(q), Body: wire.ActionRequest{Request: c.ID,
 		Note: c.Reason, ActionOptions: mirror.ActionOptions{Hard: q.Get("hard") == "true",
 			Revision: plainText(q, "revision"), Prune: q.Get("prune") == "true",
-			DryRun: q.Get("dryRun") == "true", Resources: shown.Resources}}}
+			DryRun: q.Get("dryRun") == "true", End: q.Get("end") == "true",
+			Resources: shown.Resources}}}
 	made, err := s.act(ctx, a.kind, in)
 	if err != nil {
 		return "", err
 	}
 	return "/operations/" + made.Body.Operation, nil
+}
+
+func healthyList(all []mirror.HealthyRevision) coveredList {
+	list := coveredList{Title: "Revisions with which it was Healthy"}
+	for _, r := range all {
+		detail := "since " + r.FirstAt.UTC().Format(time.DateTime) + " UTC"
+		if r.Runs {
+			detail += ", runs now"
+		}
+		list.Items = append(list.Items, coveredItem{r.Revision, detail})
+	}
+	return list
 }
 
 func upperFirst(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -131,6 +131,10 @@ type History interface {
 	// first.
 	Actions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Action, string, error)
+	// HealthyRevisions returns the revisions with which an Application was Healthy, the latest
+	// first.
+	HealthyRevisions(ctx context.Context, scope view.Scope, id fleet.ApplicationID) (
+		[]mirror.HealthyRevision, error)
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)

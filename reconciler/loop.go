@@ -84,7 +84,7 @@ func (l *Loop) reconcile(ctx context.Context, lease mirror.Lease) (string, error
 	// a head that cannot be read or planned keeps no environment from its engine
 	if !errors.Is(err, mirror.ErrFenced) && !errors.Is(err, mirror.ErrStale) {
 		err = errors.Join(err, l.takeMoves(ctx, lease), l.takeEvacuations(ctx, lease),
-			l.takeRollouts(ctx, lease), l.takePools(ctx, lease))
+			l.takeRollbacks(ctx, lease), l.takeRollouts(ctx, lease), l.takePools(ctx, lease))
 	}
 	return result, err
 }

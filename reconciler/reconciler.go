@@ -103,6 +103,11 @@ type Store interface {
 	MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]mirror.MoveObstacle, error)
 	// EndDryRun records that a move could begin, with a summary.
 	EndDryRun(ctx context.Context, operation, summary string) error
+	// PendingRollbacks are the requested rollbacks that no plan has taken up yet, oldest first.
+	// RefuseRollback ends one, and records the reason.
+	PendingRollbacks(ctx context.Context) ([]mirror.Action, error)
+	RefuseRollback(ctx context.Context, operation, why string) error
+
 	// RefuseMove ends a requested move, and records the reason.
 	RefuseMove(ctx context.Context, operation, why string) error
 	// EndDrains forgets the drains of all engines but those that drain; mirror.ErrFenced when the

@@ -188,7 +188,7 @@ func (l *Loop) reconcileApplied(ctx context.Context, lease mirror.Lease) error {
 	if err := l.takeListings(ctx, lease); err != nil {
 		return err
 	}
-	return l.takeMoves(ctx, lease)
+	return errors.Join(l.takeMoves(ctx, lease), l.takeRollbacks(ctx, lease))
 }
 
 // sourceStatus is a recorded status of the config repo.

@@ -46,6 +46,7 @@ type Mirror struct {
 	Notifications  []mirror.Notification
 	CommitStatuses []mirror.CommitStatus
 	Actions        []mirror.Action
+	Healthy        []HealthyRevisions
 	Remedies       []mirror.Remedy
 	Revisions      []view.Revision
 	Problems       []fleet.Problem

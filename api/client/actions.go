@@ -24,7 +24,8 @@ func (l lists) PreviewAction(ctx context.Context, id fleet.ApplicationID, kind m
 	if options.Revision != "" {
 		q.Set("revision", options.Revision)
 	}
-	for name, on := range map[string]bool{"prune": options.Prune, "hard": options.Hard} {
+	for name, on := range map[string]bool{"prune": options.Prune, "hard": options.Hard,
+		"end": options.End} {
 		if on {
 			q.Set(name, strconv.FormatBool(on))
 		}

@@ -36,6 +36,8 @@ type ActionPreview struct {
 	More       int                 `json:"more,omitempty" doc:"Further resources that would change"`
 	Kept       int                 `json:"kept,omitempty" doc:"Resources that a sync with prune would delete"`
 	ComparedAt *time.Time          `json:"comparedAt,omitempty" doc:"When Argo CD compared them"`
+	// of a rollback: the revisions that it may lead to, the latest first
+	Healthy []mirror.HealthyRevision `json:"healthy,omitempty"`
 }
 
 // PreviewedResource is a resource that an action would change.

@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
@@ -100,6 +101,101 @@ func restartCommand(a *app) *cobra.Command {
 		return a.restart(cmd.Context(), args[0], args[1:], &f)
 	}
 	return cmd
+}
+
+func rollbackCommand(a *app) *cobra.Command {
+	var f actionFlags
+	cmd := &cobra.Command{
+		Use:   "rollback " + anApplication,
+		Short: "Return an Application to a revision with which it was Healthy",
+		Long: "Without --to it lists the revisions with which the Application was Healthy. With --to\n" +
+			"Argo CD syncs it to that revision, and its automation is paused until Git asks for\n" +
+			"another targetRevision, so that nothing brings the faulty one back. Change the\n" +
+			"declaration to make it lasting; --end lets automation go on without a change.",
+		Example: "  argosy rollback acme/checkout@prod-eu\n" +
+			"  argosy rollback acme/checkout@prod-eu --to 4f1c2d9 --wait\n" +
+			"  argosy rollback acme/checkout@prod-eu --end --yes",
+		Args: exactly(anApplication),
+	}
+	f.add(cmd, a)
+	cmd.Flags().StringVar(&f.ask.Revision, "to", "", "a listed revision, or its first digits")
+	cmd.Flags().BoolVar(&f.ask.End, "end", false, "end the rollback that is in force")
+	cmd.MarkFlagsMutuallyExclusive("to", "end")
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.rollBack(cmd.Context(), args[0], &f, out)
+	}
+	return cmd
+}
+
+func (a *app) rollBack(ctx context.Context, name string, f *actionFlags, out *format) error {
+	if f.ask.End {
+		return a.act(ctx, mirror.ActionRollback, name, f)
+	}
+	id, err := applicationID(name)
+	if err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	p, err := c.PreviewAction(ctx, id, mirror.ActionRollback, mirror.ActionOptions{})
+	if err != nil {
+		return err
+	}
+	if f.ask.Revision == "" {
+		if done, err := a.structured(out, p.Healthy); done {
+			return err
+		}
+		return a.showHealthy(id, p.Healthy)
+	}
+	if f.ask.Revision, err = healthyRevision(id, p.Healthy, f.ask.Revision); err != nil {
+		return err
+	}
+	return a.act(ctx, mirror.ActionRollback, name, f)
+}
+
+// healthyRevision returns the only revision that begins so.
+func healthyRevision(id fleet.ApplicationID, all []mirror.HealthyRevision, begins string) (
+	string, error) {
+	var found []string
+	for _, r := range all {
+		if r.Revision == begins {
+			return begins, nil
+		}
+		if strings.HasPrefix(r.Revision, begins) {
+			found = append(found, r.Revision)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", fmt.Errorf("application %s was not Healthy with revision %s; `argosy rollback "+
+			"%s` lists those with which it was", id, begins, id)
+	}
+	return "", fmt.Errorf("--to %s: %d revisions of application %s begin so; write more digits",
+		begins, len(found), id)
+}
+
+// showHealthy lists the revisions that a rollback may lead to.
+func (a *app) showHealthy(id fleet.ApplicationID, all []mirror.HealthyRevision) error {
+	now := time.Now()
+	t := table.Table{Heads: []string{"REVISION", "FIRST HEALTHY", "LAST HEALTHY", "RUNS"}}
+	for _, r := range all {
+		runs := ""
+		if r.Runs {
+			runs = "yes"
+		}
+		t.Rows = append(t.Rows, []table.Value{table.Text(r.Revision), age(r.FirstAt, now),
+			age(r.LastAt, now), table.Text(runs)})
+	}
+	if err := t.Write(a.out, a.colour()); err != nil {
+		return err
+	}
+	a.hint("`argosy rollback %s --to REVISION` returns to one", id)
+	return nil
 }
 
 // restart asks for the restart of the listed workloads, by their UIDs.

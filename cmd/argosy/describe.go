@@ -115,6 +115,7 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 		{Name: "Last seen", Value: lastSeen(v.LastSeenAt, now)},
 		{Name: "Sync", Value: table.State(v.Sync)},
 		{Name: "Health", Value: table.State(v.Health)},
+		{Name: "Automation", Value: paused(v)},
 		{Name: "Message", Value: table.Text(v.Message)},
 		{Name: "Operation", Value: table.State(v.OperationPhase)},
 		{Name: "Repository", Value: table.Text(v.RepoURL)},
@@ -127,6 +128,20 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 		{Name: "Changed", Value: ago(&v.ChangedAt, now)},
 		{Name: "Last report", Value: ago(v.ObservedAt, now)},
 	}}}}, nil
+}
+
+// paused returns what pauses an Application's automation, and what ends that.
+func paused(v view.Application) table.Value {
+	if v.Hold == "" {
+		return table.Value{}
+	}
+	by, end := "SyncRun "+string(v.Hold), "remove its file"
+	if operation := mirror.RollbackOf(v.Hold); operation != "" {
+		by, end = "rollback "+operation, "`argosy rollback "+v.ID().String()+" --end`"
+	}
+	return table.Value{Tone: table.Busy, Text: fmt.Sprintf(
+		"paused by %s until Git asks for another revision than %s; to end it: %s", by,
+		v.TargetRevision, end)}
 }
 
 // blocked names the deciders of a deletion that waits for an unreachable cluster.

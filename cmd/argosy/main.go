@@ -101,7 +101,7 @@ func root(a *app) *cobra.Command {
 			matrixCommand(a), describeCommand(a), explainCommand(a), simulateCommand(a),
 			openCommand(a), auditCommand(a), traceCommand(a), notifyCommand(a)),
 		groupAct: {refreshCommand(a), syncCommand(a), terminateCommand(a),
-			restartCommand(a)},
+			restartCommand(a), rollbackCommand(a)},
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), splitCommand(a), joinCommand(a),
 			evacuateCommand(a), forgetCommand(a), resolveUnprovenCommand(a), pauseDrainCommand(a),

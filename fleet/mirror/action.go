@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -17,10 +18,14 @@ const (
 	ActionSync      ActionKind = "sync"      // with DryRun it changes nothing
 	ActionTerminate ActionKind = "terminate" // end its running operation
 	ActionRestart   ActionKind = "restart"   // replace the Pods of its workloads
+	// sync it to a revision with which it was Healthy, and pause its automation until Git asks for
+	// another revision (ADR 0089); with End, let automation go on
+	ActionRollback ActionKind = "rollback"
 )
 
 // ActionKinds are all kinds of actions.
-var ActionKinds = []ActionKind{ActionRefresh, ActionSync, ActionTerminate, ActionRestart}
+var ActionKinds = []ActionKind{ActionRefresh, ActionSync, ActionTerminate, ActionRestart,
+	ActionRollback}
 
 // Operation returns the kind of the action's operation.
 func (k ActionKind) Operation() OperationKind {
@@ -31,6 +36,8 @@ func (k ActionKind) Operation() OperationKind {
 		return OperationTerminate
 	case ActionRestart:
 		return OperationRestartWorkloads
+	case ActionRollback:
+		return OperationRollback
 	}
 	return OperationSync
 }
@@ -74,7 +81,8 @@ func (r ActionResource) String() string {
 type ActionOptions struct {
 	Hard bool `json:"hard,omitempty" doc:"refresh: render the manifests again, without the cache of Argo CD"`
 	// of a sync: "" is the revision that the Application follows
-	Revision  string           `json:"revision,omitempty" maxLength:"1024" doc:"sync: commit, tag or chart version; none: the declared one"`
+	Revision  string           `json:"revision,omitempty" maxLength:"1024" doc:"sync: commit, tag or chart version; none: the declared one. rollback: a revision with which it was Healthy"`
+	End       bool             `json:"end,omitempty" doc:"rollback: end the one that is in force"`
 	Prune     bool             `json:"prune,omitempty" doc:"sync: delete the resources that the sources no longer have"`
 	DryRun    bool             `json:"dryRun,omitempty" doc:"sync: change nothing, and report what would change"`
 	Resources []ActionResource `json:"resources,omitempty" maxItems:"200" doc:"sync, restart: these resources alone"`
@@ -85,11 +93,18 @@ type ActionOptions struct {
 // Validate returns why the options do not fit the kind.
 func (o ActionOptions) Validate(kind ActionKind) error {
 	sync, several := kind == ActionSync, len(o.Resources) > 0
+	rollback := kind == ActionRollback
 	switch {
+	case rollback && (o.Revision == "") != o.End:
+		return errors.New("a rollback names a revision, or ends the one in force")
+	case o.End && !rollback:
+		return errors.New("end belongs to a rollback")
 	case o.Hard && kind != ActionRefresh:
 		return errors.New("hard belongs to a refresh")
-	case (o.Revision != "" || o.Prune || o.DryRun) && !sync:
-		return errors.New("revision, prune and dryRun belong to a sync")
+	case o.Revision != "" && !sync && !rollback:
+		return errors.New("revision belongs to a sync or a rollback")
+	case (o.Prune || o.DryRun) && !sync:
+		return errors.New("prune and dryRun belong to a sync")
 	case several && !sync && kind != ActionRestart:
 		return errors.New("resources belong to a sync or a restart")
 	case o.Operation != "" && kind != ActionTerminate:
@@ -157,6 +172,35 @@ type ActionUpdate struct {
 	Results []ResourceResult // nil: unchanged
 	Outcome OperationState   // see Action.Outcome; "": unchanged
 }
+
+// rollbackHold begins the names of the holds of rollbacks.
+const rollbackHold = "rollback-"
+
+// RollbackHold returns the name under which a rollback holds automation, by its operation.
+func RollbackHold(operation string) fleet.SyncRunName {
+	return fleet.SyncRunName(rollbackHold + operation)
+}
+
+// RollbackOf returns the operation of the rollback that holds automation under a name; "" if a
+// SyncRun does. A SyncRun of such a name ends with its file, as others do.
+func RollbackOf(hold fleet.SyncRunName) string {
+	operation, ok := strings.CutPrefix(string(hold), rollbackHold)
+	if !ok {
+		return ""
+	}
+	return operation
+}
+
+// HealthyRevision is a revision with which an Application was Synced and Healthy.
+type HealthyRevision struct {
+	Revision string    `json:"revision" doc:"of its sources, joined by commas if there are several"`
+	FirstAt  time.Time `json:"firstAt" doc:"when it was first Healthy with it"`
+	LastAt   time.Time `json:"lastAt" doc:"when it was last reported so, within an hour"`
+	Runs     bool      `json:"runs,omitempty" doc:"whether it is the revision that runs"`
+}
+
+// MaxHealthyRevisions is how many healthy revisions of an Application are listed and kept.
+const MaxHealthyRevisions = 20
 
 // RestartedWorkload is a workload of an Application that a restart replaces the Pods of.
 type RestartedWorkload struct {

@@ -25,6 +25,11 @@ var (
 	// ErrAgentCannotAct means that an Application's engine is behind an agent that has not
 	// connected yet, or whose protocol has no actions.
 	ErrAgentCannotAct = errors.New("the agent of its engine has not connected yet, or is too old for actions")
+	// ErrNeverHealthy means that no rollback leads to a revision: the Application was not Healthy
+	// with it.
+	ErrNeverHealthy = errors.New("it was not Healthy with this revision")
+	// ErrNotRolledBack means that there is no rollback to end.
+	ErrNotRolledBack = errors.New("no rollback of it is in force")
 	// ErrTooManyActions means that MaxOpenActions of one environment are pending or running.
 	ErrTooManyActions = errors.New("too many actions of this environment are waiting")
 	// ErrTooManySyncs means that the maximum number of syncs of one cluster's own Applications are

@@ -59,6 +59,8 @@ type SyncRequest struct {
 	Prune     bool           `json:"prune,omitempty"`
 	State     OperationState `json:"state"` // Pending when it is new
 	Message   string         `json:"message,omitempty"`
+	// Operation exists already, and shows the sync; "": the store makes one
+	Operation string `json:"-"`
 }
 
 // SyncHold disables the automation of one Application. It ends when the effective targetRevision is
@@ -143,6 +145,9 @@ type Record struct {
 	Syncs          []SyncRequest
 	SyncHolds      []SyncHold // replaces the hold of the same Application
 	EndedSyncHolds []fleet.ApplicationID
+	// actions of kind ActionRollback that the plan has taken: those of Syncs have begun, and the
+	// others have ended
+	Rollbacks []string
 
 	Rollouts []Rollout // that begin, take a step or end
 	// manifests that members of Rollouts may return to from now on, and that no row has
@@ -159,7 +164,8 @@ func (r *Record) Empty() bool {
 		len(r.Placements)+len(r.Unplaced)+len(r.Rows)+len(r.Held)+len(r.Released)+len(r.Holds)+
 		len(r.EndedHold)+len(r.Deletions)+
 		len(r.Moves)+
-		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Rollouts)+len(r.Memory) == 0
+		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Rollbacks)+
+		len(r.Rollouts)+len(r.Memory) == 0
 }
 
 // Indexed is a row without its body, for the planner.

@@ -292,6 +292,8 @@ type Application struct {
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
 	// when the engine or the cluster was last seen, while it is silent: Sync and Health are Unknown
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
+	// Hold is the SyncRun that pauses the automation, or the rollback: see mirror.RollbackOf.
+	Hold fleet.SyncRunName `json:"hold,omitempty" doc:"the SyncRun that pauses its automation; rollback-<operation> for a rollback"`
 	// DeletionBlocked is true while the deletion waits for a cluster that has been unreachable for
 	// DeletionBlockedAfter: see argosy abandon.
 	DeletionBlocked bool `json:"deletionBlocked,omitempty"`

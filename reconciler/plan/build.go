@@ -354,6 +354,10 @@ func (o *outcome) holdsInto(p *Plan) {
 
 func (o *outcome) syncsInto(p *Plan) {
 	p.Syncs = o.diff.Syncs
+	for _, action := range o.request.Rollbacks {
+		p.Rollbacks = append(p.Rollbacks, action.ID)
+	}
+	slices.Sort(p.Rollbacks)
 	holds := &o.placed.Layers.SyncHolds
 	ids := holds.Changed()
 	slices.SortFunc(ids, applied.CompareApplications)

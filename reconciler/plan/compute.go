@@ -104,7 +104,8 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	o.placed, err = place.Compute(place.Input{
 		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
 		Freezes: o.freezes, Resumes: o.resumes(), Thawing: thawing, Steps: r.Rollouts,
-		Moves: r.Moves, Carry: o.carry, Evacuated: r.Evacuated, Readmit: r.Readmit,
+		Rollbacks: r.Rollbacks,
+		Moves:     r.Moves, Carry: o.carry, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
 		UnreadPools: r.UnreadPools, Undecided: r.Undecided,
 		Recovered: r.Recovered, Now: r.Now,

@@ -69,7 +69,8 @@ func (p *Plan) hash() string {
 // something waits: a plan that is computed again because the answer of its record was lost has
 // another time.
 func (p *Plan) recordKey() string {
-	if p.outcome.memory == nil && len(p.Problems)+len(p.Checked)+len(p.Rollouts) == 0 {
+	if p.outcome.memory == nil && len(p.Problems)+len(p.Checked)+len(p.Rollouts)+
+		len(p.Rollbacks) == 0 {
 		return p.Hash
 	}
 	h := hasher{sha256.New()}
@@ -81,6 +82,10 @@ func (p *Plan) recordKey() string {
 	h.list("problems", len(p.Problems))
 	for _, problem := range p.Problems {
 		h.add(problem.Key.String(), problem.Code, problem.Field, problem.Message)
+	}
+	h.list("rollbacks", len(p.Rollbacks))
+	for _, id := range p.Rollbacks {
+		h.add(id)
 	}
 	h.list("rollouts", len(p.Rollouts))
 	for _, r := range p.Rollouts {

@@ -80,6 +80,7 @@ type Plan struct {
 	Syncs          []mirror.SyncRequest
 	SyncHolds      []mirror.SyncHold // new
 	EndedSyncHolds []fleet.ApplicationID
+	Rollbacks      []string // actions that the plan has taken
 
 	Rollouts []mirror.Rollout // that begin, take a step or end
 	LastGood []mirror.RolloutManifest
@@ -137,6 +138,7 @@ func (p *Plan) Record() mirror.Record {
 	r.Unplaced = p.noLongerPlaced()
 	r.Released, r.Syncs, r.SyncHolds, r.EndedSyncHolds = p.Freed, p.Syncs, p.SyncHolds,
 		p.EndedSyncHolds
+	r.Rollbacks = p.Rollbacks
 	for _, m := range p.Begun {
 		r.Moves = append(r.Moves, mirror.Move{MoveRequest: mirror.MoveRequest{
 			Environment: m.Environment, Slice: m.Slice, Split: m.Split, To: m.To, Undo: m.Undo,

@@ -82,6 +82,9 @@ type Request struct {
 	// Rollouts are the next steps of rollouts, by their deployments.
 	Rollouts map[fleet.DeploymentID]mirror.RolloutStep
 
+	// Rollbacks are actions of kind mirror.ActionRollback, by their Applications.
+	Rollbacks map[fleet.ApplicationID]mirror.Action
+
 	// Evacuated engines get no environment. Readmit are engines whose evacuation ends.
 	Evacuated, Readmit []fleet.EngineName
 

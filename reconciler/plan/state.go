@@ -118,6 +118,35 @@ func (w *AppliedState) Rollouts() []mirror.Rollout {
 	})
 }
 
+// RollbackRefusal returns why an Application cannot be rolled back now; "": it can.
+func (w *AppliedState) RollbackRefusal(a mirror.Action) string {
+	return read(w, func(s *applied.State) string {
+		id := a.Application()
+		pl, _ := s.PlacementOf(id)
+		row, exists := s.Rows.Get(applied.ApplicationKey(pl.Engine, id))
+		hold, held := s.SyncHolds.Get(id)
+		switch r, rolling := s.Rollouts.Get(id.Deployed()); {
+		case pl.Engine == "" || !exists || row.Unwanted:
+			return "no engine has it"
+		case pl.From != "":
+			return "its environment moves to another engine"
+		case a.Options.End && (!held || mirror.RollbackOf(hold.SyncRun) == ""):
+			return mirror.ErrNotRolledBack.Error()
+		case a.Options.End:
+			return ""
+		case rolling:
+			return "rollout " + r.ID + " of its deployment is under way: abort it, or wait"
+		}
+		if f, waits := s.Frozen.Get(id); waits {
+			return "a change of it waits: " + f.Why
+		}
+		if h, waits := s.Held.Get(id); waits {
+			return "its deletion waits for an approval: " + string(h.Reason)
+		}
+		return ""
+	})
+}
+
 // Carried returns what a plan of moves has to know (Request.Manifests): the Applications that move
 // with the manifest that they have, since their change waits for its wave, and the rollouts that
 // may return Applications which move. It costs the deployments of the environments that move.

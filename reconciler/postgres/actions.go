@@ -18,7 +18,7 @@ import (
 const actionColumns = `a.id, a.request, a.kind, a.engine, a.name, a.tenant, a.environment, a.deployment, a.options, a.by, a.note,
 	a.state, a.message, a.results, a.outcome, a.requested_at,
 	CASE WHEN a.ended_at IS NOT NULL THEN false WHEN a.begun_at IS NULL THEN a.requested_at < now() - %[1]s
-		ELSE a.kind <> 'sync' AND a.begun_at < now() - %[2]s END`
+		ELSE a.kind NOT IN ('sync', 'rollback') AND a.begun_at < now() - %[2]s END`
 
 // sqlActions selects actions with the bounds of their time.
 var sqlActions = `SELECT ` + fmt.Sprintf(actionColumns, interval(mirror.ActionExpiry),
@@ -44,6 +44,7 @@ func scanAction(row pgx.CollectableRow) (mirror.Action, error) {
 // operation's ID. A repeated Request returns the first action. mirror.ErrNotFound when the scope
 // has no such Application, mirror.ErrMoving while it moves between engines,
 // mirror.ErrAgentCannotAct, and mirror.ErrTooManyActions when too many of its environment are open.
+// A rollback fails with mirror.ErrNeverHealthy or mirror.ErrNotRolledBack.
 func (s *Decisions) RequestAction(ctx context.Context, scope view.Scope, a mirror.Action) (
 	mirror.Action, error) {
 	a.ID = newID()
@@ -54,6 +55,10 @@ func (s *Decisions) RequestAction(ctx context.Context, scope view.Scope, a mirro
 	})
 	if err != nil {
 		return made, wrap(err, "%s of %s", a.Kind, a.Application())
+	}
+	if a.Kind == mirror.ActionRollback {
+		s.decided(ctx, "") // the loop plans it
+		return made, nil
 	}
 	s.decided(ctx, mirror.NoticeAgents)
 	return made, nil
@@ -79,16 +84,21 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 	if _, err := tx.Exec(ctx, sqlExpireActions, expiredText, of[0], of[1]); err != nil {
 		return a, err
 	}
-	var moving, old bool // its agent is too old
+	var moving, old, healthy, rolledBack bool // old: its agent is too old
 	var open int
 	err = tx.QueryRow(ctx, `
 		SELECT d.engine, d.name,
 			EXISTS (SELECT FROM application_moves m WHERE m.tenant = $1 AND m.environment = $2 AND m.deployment = $3 AND m.step <> 'Done'),
 			EXISTS (SELECT FROM agents g WHERE g.engine = d.engine AND g.ended_at IS NULL AND g.protocol < $4),
+			EXISTS (SELECT FROM healthy_revisions h WHERE h.tenant = $1 AND h.environment = $2 AND h.deployment = $3 AND h.revision = $5
+				AND h.tenant_uid = live_tenant($1)),
+			EXISTS (SELECT FROM sync_holds h WHERE h.tenant = $1 AND h.environment = $2 AND h.deployment = $3 AND h.sync_run LIKE $6::text || '%'),
 			(SELECT count(*) FROM actions o WHERE o.tenant = $1 AND o.environment = $2 AND o.ended_at IS NULL)
 		FROM desired d WHERE d.kind = 'Application' AND d.tenant = $1 AND d.environment = $2 AND d.deployment = $3 AND NOT d.absent
 			AND live_tenant($1) IS NOT NULL
-		ORDER BY d.seq DESC LIMIT 1`, append(of, agent.ProtocolActions)...).Scan(&a.Key.Engine, &a.Key.Name, &moving, &old, &open)
+		ORDER BY d.seq DESC LIMIT 1`, append(of, agent.ProtocolActions,
+		text(a.Options.Revision), string(mirror.RollbackHold("")))...).Scan(&a.Key.Engine,
+		&a.Key.Name, &moving, &old, &healthy, &rolledBack, &open)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return a, mirror.ErrNotFound
@@ -96,7 +106,11 @@ func requestAction(ctx context.Context, tx pgx.Tx, scope view.Scope, a mirror.Ac
 		return a, err
 	case moving:
 		return a, mirror.ErrMoving
-	case old:
+	case a.Kind == mirror.ActionRollback && !a.Options.End && !healthy:
+		return a, mirror.ErrNeverHealthy
+	case a.Options.End && !rolledBack:
+		return a, mirror.ErrNotRolledBack
+	case old && a.Kind != mirror.ActionRollback: // its sync and its hold are in older protocols
 		return a, mirror.ErrAgentCannotAct
 	case open >= mirror.MaxOpenActions:
 		return a, mirror.ErrTooManyActions
@@ -173,6 +187,9 @@ func describeAction(a mirror.Action) string {
 	if o.Prune {
 		add("with prune")
 	}
+	if o.End {
+		add("end of the rollback")
+	}
 	switch n := len(o.Resources); {
 	case n == 1:
 		add("of " + o.Resources[0].String())
@@ -182,14 +199,15 @@ func describeAction(a mirror.Action) string {
 	return out
 }
 
-// OpenActions returns the engine's actions that have not ended, oldest first.
+// OpenActions returns the engine's actions that have not ended, oldest first. Rollbacks are not the
+// worker's: see Plans.PendingRollbacks.
 func (s *Work) OpenActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action, error) {
 	all, err := collect(ctx, s.database, scanAction, sqlOpenActions+` ORDER BY a.id`,
 		string(engine))
 	return all, wrap(err, "actions of engine %s", engine)
 }
 
-var sqlOpenActions = sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL`
+var sqlOpenActions = sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL AND a.kind <> 'rollback'`
 
 // UpdateAction records how far an action of the lease's engine is, and its operation. An ended
 // action stays unchanged. mirror.ErrFenced when the lease has passed on.
@@ -252,7 +270,7 @@ var sqlExpireActions = `
 		UPDATE actions a SET state = 'Failed', ended_at = now(), message = $1
 		WHERE a.ended_at IS NULL AND ($2 = '' OR a.tenant = $2 AND a.environment = $3)
 			AND (a.begun_at IS NULL AND a.requested_at < now() - ` +
-	interval(2*mirror.ActionExpiry) + ` OR a.kind <> 'sync' AND a.begun_at < now() - ` +
+	interval(2*mirror.ActionExpiry) + ` OR a.kind NOT IN ('sync', 'rollback') AND a.begun_at < now() - ` +
 	interval(2*mirror.ActionAnswer) + `)
 		RETURNING a.id, a.kind, a.tenant, a.deployment || '@' || a.environment AS what),
 	ended AS (

@@ -523,8 +523,11 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 	}
 	var manifest struct {
 		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
+			Namespace   string `json:"namespace"`
+			Name        string `json:"name"`
+			Annotations struct {
+				Hold fleet.SyncRunName `json:"argosy.dev/hold"`
+			} `json:"annotations"`
 		} `json:"metadata"`
 		Spec struct {
 			Source  source   `json:"source"`
@@ -538,6 +541,7 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 		first = manifest.Spec.Sources[0]
 	}
 	a.RepoURL, a.TargetRevision = first.RepoURL, first.TargetRevision
+	a.Hold = manifest.Metadata.Annotations.Hold
 	if m := manifest.Metadata; m.Name != "" && m.Name != a.Name {
 		a.Adopted = fleet.JoinObject(m.Namespace, m.Name)
 	}

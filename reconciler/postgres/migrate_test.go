@@ -43,7 +43,7 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 
 // dropOrphans reverts the migration of orphans, and those after it.
 const dropOrphans = `DROP TABLE inspection_parts, inspections, incidents, notifications, commit_statuses; ALTER TABLE status DROP COLUMN operation_revision; DROP TABLE sessions, sign_ins; DROP INDEX declarations_people; ALTER TABLE tokens DROP COLUMN last_used_at;
-	DROP TABLE actions; DROP TABLE freeze_releases; ALTER TABLE tokens DROP COLUMN owner; DROP TABLE shadows, shadow_differences, pools, rings, instances, ring_manifests; DROP TABLE rollout_decisions, rollout_manifests, rollouts; ALTER TABLE status DROP COLUMN compared; DROP INDEX placements_too_large; DROP TABLE placements_of_slices, move_requests_of_slices, drain_moves_of_slices; DROP FUNCTION slices_overlap, move_mirror_with_slices;
+	DROP TABLE healthy_revisions; DROP TABLE actions; DROP TABLE freeze_releases; ALTER TABLE tokens DROP COLUMN owner; DROP TABLE shadows, shadow_differences, pools, rings, instances, ring_manifests; DROP TABLE rollout_decisions, rollout_manifests, rollouts; ALTER TABLE status DROP COLUMN compared; DROP INDEX placements_too_large; DROP TABLE placements_of_slices, move_requests_of_slices, drain_moves_of_slices; DROP FUNCTION slices_overlap, move_mirror_with_slices;
 	ALTER TABLE placements DROP CONSTRAINT placements_whole, DROP COLUMN slice;
 	DROP TABLE fences; DROP FUNCTION unfenced;
 	DROP TABLE remedies; ALTER TABLE engines DROP COLUMN next_remedy;

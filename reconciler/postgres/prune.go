@@ -78,6 +78,13 @@ func prunings(r Retention) []pruning {
 			SELECT id FROM rollouts WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"actions", r.Operations, `DELETE FROM actions WHERE id IN (
 			SELECT id FROM actions WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"healthy revisions", r.Revisions, `DELETE FROM healthy_revisions WHERE (tenant, environment, deployment, revision) IN (
+			SELECT h.tenant, h.environment, h.deployment, h.revision FROM healthy_revisions h WHERE h.last_at < now() - $1::interval AND (
+				EXISTS (SELECT FROM healthy_revisions n WHERE n.tenant = h.tenant AND n.environment = h.environment AND n.deployment = h.deployment
+					AND n.last_at > h.last_at)
+				OR NOT EXISTS (SELECT FROM desired d WHERE d.kind = 'Application' AND d.tenant = h.tenant AND d.environment = h.environment
+					AND d.deployment = h.deployment))
+			ORDER BY h.last_at LIMIT $2 FOR UPDATE OF h SKIP LOCKED)`},
 		{"remedies", r.Operations, `DELETE FROM remedies WHERE id IN (
 			SELECT id FROM remedies WHERE ended_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (

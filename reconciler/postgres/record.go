@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -290,6 +291,7 @@ func syncSteps(r *mirror.Record) ([]step, error) {
 	if len(r.Syncs) > 0 {
 		steps = append(steps, newSyncs(r))
 	}
+	steps = append(steps, rollbackSteps(r)...)
 	application := func(ids []fleet.ApplicationID) []any {
 		return []any{
 			column(ids, func(id fleet.ApplicationID) string { return string(id.Tenant) }),
@@ -328,9 +330,9 @@ func newSyncs(r *mirror.Record) step {
 		INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at)
 		SELECT operation, 'Sync', 'Pending', tenant, tenant_uid, engine, tenant || '/' || deployment || '@' || environment, $11, $12,
 			sync_run || ' at ' || revision, 0, 1, now()
-		FROM asked`, []any{
+		FROM asked ON CONFLICT (id) DO NOTHING`, []any{
 		column(r.Syncs, func(q mirror.SyncRequest) string { return q.ID }),
-		column(r.Syncs, func(mirror.SyncRequest) string { return newID() }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return cmp.Or(q.Operation, newID()) }),
 		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.Key.Engine) }),
 		column(r.Syncs, func(q mirror.SyncRequest) string { return q.Key.Name }),
 		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.Tenant) }),

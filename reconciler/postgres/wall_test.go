@@ -124,6 +124,8 @@ const (
 		SELECT t.tenant, '', 'Refresh', 'eu-1', 'a', t.tenant, t.uid, 'prod', 'web', '{}', 'ann' FROM tenants t`
 	commitOfEveryTenant = `INSERT INTO commit_statuses (tenant, tenant_uid, deployment, environment, repository, commit, settings, state)
 		SELECT t.tenant, t.uid, 'web', 'prod', 'r', 'a', 'github', 'Queued' FROM tenants t`
+	healthyOfEveryTenant = `INSERT INTO healthy_revisions (tenant, tenant_uid, environment, deployment, revision)
+		SELECT t.tenant, t.uid, 'prod', 'web', 'v1' FROM tenants t`
 	notificationOfEveryTenant = `INSERT INTO notifications (id, tenant, tenant_uid, channel, state, body, at, due)
 		SELECT t.tenant, t.tenant, t.uid, 'chat', 'Pending', '{}', now(), now() FROM tenants t`
 )
@@ -155,6 +157,7 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 	exec(t, url, actionOfEveryTenant)
 	exec(t, url, notificationOfEveryTenant)
 	exec(t, url, commitOfEveryTenant)
+	exec(t, url, healthyOfEveryTenant)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
@@ -264,6 +267,7 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 	exec(t, url, actionOfEveryTenant)
 	exec(t, url, notificationOfEveryTenant)
 	exec(t, url, commitOfEveryTenant)
+	exec(t, url, healthyOfEveryTenant)
 	acme := view.Scope{Tenant: "acme"}
 	read := func(t *testing.T, by view.Filter) string {
 		t.Helper()

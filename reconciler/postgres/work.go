@@ -328,6 +328,7 @@ func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Ob
 		b.Queue(sqlBeginStatus, args[:3]...)
 		b.Queue(sqlObserve, args...)
 		queueRunning(b, seen)
+		queueHealthy(b, seen)
 	})
 	return wrap(err, "observe %d applications of engine %s", len(seen), engine)
 }
@@ -564,7 +565,11 @@ func (s *Work) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
 				UPDATE operations o SET state = $3, message = CASE WHEN $4 = '' THEN o.message ELSE $4 END,
 					done = CASE WHEN $3 = 'Succeeded' THEN o.total ELSE o.done END,
 					ended_at = CASE WHEN $3 IN ('Succeeded', 'Failed') THEN now() END
-				FROM changed c WHERE o.id = c.operation)
+				FROM changed c WHERE o.id = c.operation),
+			acted AS (
+				UPDATE actions a SET state = $3, message = $4, begun_at = coalesce(a.begun_at, now()),
+					ended_at = CASE WHEN $3 IN ('Succeeded', 'Failed') THEN now() END
+				FROM changed c WHERE a.id = c.operation AND a.ended_at IS NULL)
 			SELECT new_event('operation', tenant, operation, 'sync of ' || tenant || '/' || what || ': ' || $3) FROM changed`,
 			id, string(engine), string(state), message(text))
 	})

@@ -80,6 +80,56 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 	f.allHealthy(t)
 }
 
+// A person returns an Application to the revision with which it was Healthy before, by one command,
+// and lets automation go on.
+func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
+	f := platform.use(t)
+	f.allHealthy(t)
+	repo := f.Apps["acme/storefront"]
+	old, err := repo.Git(t.Context(), "rev-parse", "v2.0.1^{commit}")
+	check(t, err)
+	old = strings.TrimSpace(old)
+	newer, err := repo.Commit(t.Context(), "a faulty message", map[string]string{
+		"deploy/config.yaml": motd("faulty")})
+	check(t, err)
+	const path, app = "tenants/acme/deployments/returned.yaml", "acme/returned@staging"
+	first := f.deployment("returned", "staging", "acme-staging", "")
+	f.commit(t, "a release", map[string]string{path: first})
+	eventually(t, "synced to the release", f.syncedTo(t, "returned", old))
+	f.commit(t, "the next one", map[string]string{path: strings.Replace(first, "v2.0.1", newer, 1)})
+	eventually(t, "synced to the next one", f.syncedTo(t, "returned", newer))
+
+	shown := f.must(t, "rollback", app)
+	if !strings.Contains(shown, old) || !strings.Contains(shown, newer) {
+		t.Errorf("the healthy revisions:\n%s", shown)
+	}
+	f.must(t, "rollback", app, "--to", old[:8], "--yes", "--wait", "--note", "it is faulty")
+	message := func() string {
+		c, err := f.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(
+			t.Context(), "storefront", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return c.Data["motd"]
+	}
+	if got := message(); got != "welcome" || f.automated(t, "returned") {
+		t.Errorf("rolled back, the workload has %q, automation %v", got, f.automated(t, "returned"))
+	}
+	if out := f.must(t, "describe", "application", app); !strings.Contains(out,
+		"paused by rollback") {
+		t.Errorf("describe:\n%s", out)
+	}
+	f.must(t, "rollback", app, "--end", "--yes", "--wait")
+	eventually(t, "automation goes on", func() string {
+		if got := message(); got != "faulty" || !f.automated(t, "returned") {
+			return "the workload has " + got
+		}
+		return ""
+	})
+	f.remove(t, "no longer", path)
+	f.allHealthy(t)
+}
+
 func (f *system) syncedTo(t *testing.T, deployment, revision string) func() string {
 	return func() string {
 		found := list[view.Application](t, f, "applications", "--deployment", deployment)

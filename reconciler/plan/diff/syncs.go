@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,6 +40,7 @@ func (p *phase) endSyncHold(id fleet.ApplicationID) {
 // requestSyncs asks for the syncs of new SyncRuns, and of changes that a person has released.
 func (p *phase) requestSyncs() {
 	p.syncReleased()
+	p.rollBack()
 	for _, run := range p.Placed.SyncRuns {
 		var missing, unknown []string
 		for _, id := range run.Unknown {
@@ -64,6 +66,27 @@ func (p *phase) requestSyncs() {
 				": no engine serves the environment",
 				"add a SyncRun of another name when it is placed")
 		}
+	}
+}
+
+// rollBack asks for the sync of each Application that returns to an earlier revision. The hold of
+// its automation is in its row, which the engine gets first.
+func (p *phase) rollBack() {
+	ids := slices.SortedFunc(maps.Keys(p.Placed.Rollbacks), applied.CompareApplications)
+	for _, id := range ids {
+		action := p.Placed.Rollbacks[id]
+		pl, _ := p.PlacementOf(id)
+		key := applied.ApplicationKey(pl.Engine, id)
+		dep, env := p.after.Deployment(id.Deployed()), p.after.Environment(id.In())
+		if dep == nil || env == nil {
+			continue // it is being removed
+		}
+		target, _ := dep.TargetIn(env, p.after.Defaults(id.Tenant))
+		p.out.Syncs = append(p.out.Syncs, mirror.SyncRequest{
+			ID: string(mirror.RollbackHold(action.ID)), Operation: action.ID, Key: key,
+			Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
+			SyncRun: mirror.RollbackHold(action.ID), Revision: action.Options.Revision,
+			Prune: target.Sync.Prune, State: mirror.OperationPending})
 	}
 }
 

@@ -31,6 +31,8 @@ type Input struct {
 
 	Steps map[fleet.DeploymentID]mirror.RolloutStep // of rollouts, taken with this plan
 
+	Rollbacks map[fleet.ApplicationID]mirror.Action // requested
+
 	Moves map[fleet.SliceID]mirror.MoveRequest // requested, by the slice that each names
 
 	// Carry returns the manifest with a hash, of an Application that moves while its change waits,
@@ -87,6 +89,8 @@ type Result struct {
 	Released []Unwanted // to be deleted, since an approval freed them
 	Ended    []fleet.ApplicationID
 	SyncRuns []SyncRun
+	// Rollbacks are the Applications that are synced to an earlier revision, with the action.
+	Rollbacks map[fleet.ApplicationID]mirror.Action
 
 	Begun   []Move                   // moves that begin
 	Refused map[fleet.SliceID]string // requested moves, with the reason

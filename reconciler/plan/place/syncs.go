@@ -34,6 +34,27 @@ func (s *scope) beginSyncs() {
 	}
 }
 
+// rollBack pauses the automation of the Applications that return to an earlier revision, or ends
+// that. A hold of a SyncRun gives way; one that was ended or replaced meanwhile stays ended.
+func (s *scope) rollBack() {
+	for id, action := range s.Input.Rollbacks {
+		if action.Options.End {
+			if h, held := s.SyncHolds.Get(id); held && mirror.RollbackOf(h.SyncRun) != "" {
+				s.SyncHolds.Delete(id)
+				s.touchSyncHold(id)
+			}
+			continue
+		}
+		s.SyncHolds.Set(id, mirror.SyncHold{SyncRun: mirror.RollbackHold(action.ID),
+			Application: id})
+		s.touchSyncHold(id)
+		if s.out.Rollbacks == nil {
+			s.out.Rollbacks = map[fleet.ApplicationID]mirror.Action{}
+		}
+		s.out.Rollbacks[id] = action
+	}
+}
+
 func (s *scope) beginSync(name fleet.SyncRunName, run *fleet.Declaration) {
 	added := SyncRun{Declaration: run}
 	for _, id := range s.targets(run) {

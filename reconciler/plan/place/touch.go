@@ -26,6 +26,7 @@ func (s *scope) find() {
 	}
 	s.removeEnvironments()
 	s.beginSyncs()
+	s.rollBack()
 	for id := range s.Freed {
 		s.touchUnwanted(id)
 	}
