@@ -149,7 +149,8 @@ func (r *ForgeRepo) Merge(ctx context.Context, as Account, number int, style str
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, mergeLimit)
 	defer cancel()
-	for {
+	var refused error
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/merge", number),
 			map[string]any{"do": style}, nil)
 		if err == nil {
@@ -158,12 +159,17 @@ func (r *ForgeRepo) Merge(ctx context.Context, as Account, number int, style str
 		}
 		if problem := (*ForgeError)(nil); !errors.As(err, &problem) ||
 			problem.Status != http.StatusMethodNotAllowed {
-			return "", err
+			return "", errors.Join(err, refused)
+		}
+		refused = err
+		// Gitea finds out again whether it can merge when it is asked for a pull request.
+		if _, err := r.Pull(ctx, number); err != nil {
+			return "", errors.Join(err, refused)
 		}
 		select {
 		case <-ctx.Done():
-			return "", err
-		case <-time.After(50 * time.Millisecond):
+			return "", errors.Join(context.Cause(ctx), refused)
+		case <-time.After(pause):
 		}
 	}
 }
