@@ -175,7 +175,10 @@ func (m *movers) on(s *site) error {
 	}
 	for _, name := range []string{"web", "api"} {
 		if !automated(s, name) || other.server.Exists(keyOf(other, "acme", name, "prod")) {
-			return fmt.Errorf("%s is not on %s alone", name, s.name)
+			moves, _, err := m.store.Views.Moves(context.Background(), view.Scope{},
+				view.Filter{Tenant: "acme", Environment: "prod"}, view.Page{Limit: 1})
+			return errors.Join(fmt.Errorf("%s is not on %s alone; its move: %+v", name, s.name,
+				moves), err)
 		}
 	}
 	if err := m.converged(); err != nil {

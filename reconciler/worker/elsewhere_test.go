@@ -20,6 +20,15 @@ type knownRows struct {
 	noRows
 	elsewhere mirror.Elsewhere
 	err       error
+	current   *mirror.Row // nil: there is no row any more
+}
+
+func (r knownRows) LeasedRow(context.Context, mirror.Lease, fleet.ObjectKey) (mirror.Row, bool,
+	error) {
+	if r.current == nil {
+		return mirror.Row{}, false, nil
+	}
+	return *r.current, true, nil
 }
 
 func (r knownRows) Elsewhere(context.Context, fleet.ObjectKey) (mirror.Elsewhere, error) {
@@ -111,11 +120,11 @@ func TestAnApplicationThatAnotherEngineMayHaveIsNotCreated(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := workOn(t, enginetest.NewServer(), 0, time.Hour)
 				s.target = listedEngine{s.target, c.objects}
-				s.Rows = knownRows{elsewhere: c.known, err: c.err}
 				task := &task{row: row}
 				if c.change != nil {
 					c.change(&task.row)
 				}
+				s.Rows = knownRows{elsewhere: c.known, err: c.err, current: &task.row}
 				pause, waits := s.waitElsewhere(t.Context(), task)
 				if waits != (c.why != "") || waits && pause == 0 ||
 					!strings.Contains(task.reason, c.why) {
@@ -124,4 +133,22 @@ func TestAnApplicationThatAnotherEngineMayHaveIsNotCreated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A move that is recorded meanwhile gives the object on another engine a row, so that it is
+// elsewhere no longer: an Application is not created from an older row.
+func TestAnApplicationIsNotCreatedFromARowThatAMoveHasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := workOn(t, enginetest.NewServer(), 0, time.Hour)
+		s.target = listedEngine{s.target, nil}
+		row := movingRow()
+		row.Moving = false
+		for name, now := range map[string]*mirror.Row{"it is gone": nil,
+			"it leaves": {Key: row.Key, Seq: row.Seq + 1, Unwanted: true}} {
+			s.Rows = knownRows{current: now}
+			if pause, waits := s.waitElsewhere(t.Context(), &task{row: row}); !waits || pause != 0 {
+				t.Errorf("%s: waits %t for %s", name, waits, pause)
+			}
+		}
+	})
 }
