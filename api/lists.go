@@ -135,6 +135,15 @@ type (
 		ByDeployment
 		ByEnvironment
 	}
+	credentialsIn struct {
+		Paging
+		ByTenant
+		ByName
+	}
+	policiesIn struct {
+		Paging
+		ByName
+	}
 	freezesIn struct {
 		Paging
 		ByTenant
@@ -225,6 +234,12 @@ func (in *notificationsIn) query() (view.Filter, view.Page) {
 func (in *commitStatusesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment,
 		Environment: in.Environment}, in.page()
+}
+func (in *credentialsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
+}
+func (in *policiesIn) query() (view.Filter, view.Page) {
+	return view.Filter{Name: in.Name}, in.page()
 }
 func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
@@ -319,6 +334,11 @@ func (s *Server) registerLists() {
 	list[commitStatusesIn](s, "commit-statuses",
 		"What is reported of commits on the repositories of Applications, the last changed first",
 		s.reader.CommitStatuses)
+	list[credentialsIn](s, "credentials",
+		"Access to private repositories, and whether the engines have it", s.reader.Credentials)
+	list[policiesIn](s, "policies",
+		"Rules for the declarations of tenants; a tenant sees those that evaluate its own",
+		s.reader.Policies)
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[ringsIn](s, "rings", "Rings of the Fleet with their managed engines, in order (platform)",
 		s.reader.Rings, s.platformOnly)

@@ -72,8 +72,9 @@ func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	}
 	// Hashes identify a plan, the content of a manifest or a difference, without the content of
 	// Secrets, or an entry of the audit log, which has none; a credential of the protocol is
-	// encrypted to its agent.
-	sound := []string{"PullView.hash", "PlanReport.hash", "ProtocolRow.hash",
+	// encrypted to its agent, and the listed one of a repository has the name of a secret.
+	sound := []string{"CredentialView.secret",
+		"PullView.hash", "PlanReport.hash", "ProtocolRow.hash",
 		"ProtocolRow.credential", "ProtocolAck.hash", "ProtocolComparison.hash",
 		"Entry.hash", "Head.hash"}
 	for name, schema := range document.Components.Schemas {

@@ -96,6 +96,13 @@ type Inventory interface {
 	// tenant and Application.
 	Differences(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Difference, string, error)
+	// Credentials match Filter.{Tenant, Name}, by tenant and name.
+	Credentials(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Credential, string, error)
+	// Policies match Filter.Name. A tenant sees those that evaluate its declarations, without
+	// their expressions.
+	Policies(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Policy, string, error)
 	// Freezes match Filter.Tenant: the fleet's, which every tenant sees, then those of tenants.
 	// They have no time at which they are active.
 	Freezes(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (

@@ -34,6 +34,8 @@ type Mirror struct {
 	Orphans        []view.Orphan
 	Unproven       []view.Unproven
 	Freezes        []view.Freeze
+	Credentials    []view.Credential
+	Policies       []view.Policy
 	Rings          []mirror.Ring
 	Pools          []mirror.Pool
 	Bulletins      []view.Bulletin
@@ -263,6 +265,35 @@ func (s *Store) Unproven(_ context.Context, _ view.Scope, f view.Filter,
 			return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) &&
 				is(f.Environment, v.Environment)
 		}, p)
+}
+
+// Credentials lists credentials.
+func (s *Store) Credentials(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Credential, string, error) {
+	return listing(s, func(m *Mirror) []view.Credential { return m.Credentials },
+		func(c view.Credential) string { return string(c.Tenant) + "/" + string(c.Name) },
+		func(c view.Credential) bool {
+			return is(sc.Tenant, c.Tenant) && is(f.Tenant, c.Tenant) &&
+				is(f.Name, string(c.Name))
+		}, p)
+}
+
+// Policies lists policies. A tenant sees no expression, as with the store.
+func (s *Store) Policies(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Policy, string, error) {
+	all, next, err := listing(s, func(m *Mirror) []view.Policy { return m.Policies },
+		func(p view.Policy) string { return p.Name },
+		func(p view.Policy) bool {
+			return is(f.Name, p.Name) && (sc.Tenant == "" || len(p.Tenants) == 0 ||
+				slices.Contains(p.Tenants, sc.Tenant))
+		}, p)
+	all = slices.Clone(all)
+	for i := range all {
+		if p := &all[i]; sc.Tenant != "" {
+			p.Path, p.Tenants, p.Rule, p.MessageExpression = "", nil, "", ""
+		}
+	}
+	return all, next, err
 }
 
 // Freezes lists freezes.

@@ -123,6 +123,18 @@ func (l lists) Unproven(ctx context.Context, f view.Filter, limit int) ([]view.U
 	return all[view.Unproven](ctx, l.conn, "unproven", f, limit)
 }
 
+// Credentials lists access to private repositories, by tenant and name.
+func (l lists) Credentials(ctx context.Context, f view.Filter, limit int) ([]view.Credential,
+	error) {
+	return all[view.Credential](ctx, l.conn, "credentials", f, limit)
+}
+
+// Policies lists the rules for the declarations of tenants, by name.
+func (l lists) Policies(ctx context.Context, f view.Filter, limit int) ([]view.Policy,
+	error) {
+	return all[view.Policy](ctx, l.conn, "policies", f, limit)
+}
+
 // Freezes lists the freezes of the fleet and of tenants.
 func (l lists) Freezes(ctx context.Context, f view.Filter, limit int) ([]view.Freeze,
 	error) {

@@ -175,6 +175,15 @@ var resources = []resource{
 		list: lister((*client.Client).CommitStatuses, func(c mirror.CommitStatus) string {
 			return c.Of().String() + " " + c.Commit
 		}, commitStatusColumns)},
+	{plural: "credentials", aliases: []string{"credential"}, filters: []string{"tenant"},
+		about: "no tenant declares access to a private repository",
+		list: lister((*client.Client).Credentials, func(c view.Credential) string {
+			return string(c.Tenant) + "/" + string(c.Name)
+		}, credentialColumns)},
+	{plural: "policies", aliases: []string{"policy"},
+		about: "fleet/policies has no policy for these declarations",
+		list: lister((*client.Client).Policies, func(p view.Policy) string { return p.Name },
+			policyColumns)},
 	{plural: "freezes", aliases: []string{"freeze"}, filters: []string{"tenant"},
 		about: "neither the Fleet nor a Tenant declares freezes",
 		list: lister((*client.Client).Freezes, func(v view.Freeze) string {

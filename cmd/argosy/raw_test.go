@@ -102,6 +102,9 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Rollouts = append(m.Rollouts, mirror.Rollout{Waves: []mirror.RolloutWave{{}},
 		Members: []mirror.RolloutMember{{}}})
 	m.Freezes = append(m.Freezes, view.Freeze{})
+	m.Credentials = append(m.Credentials, view.Credential{Engines: []fleet.EngineName{""}})
+	m.Policies = append(m.Policies, view.Policy{PolicySpec: fleet.PolicySpec{
+		Kinds: []fleet.Kind{""}, Tenants: []fleet.TenantName{""}}})
 	m.Bulletins = append(m.Bulletins, view.Bulletin{Lacking: []view.EngineVersion{{}}})
 	m.Rings, m.Pools = append(m.Rings, mirror.Ring{}), append(m.Pools, mirror.Pool{})
 	m.Differences = append(m.Differences, mirror.Difference{

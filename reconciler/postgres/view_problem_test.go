@@ -151,6 +151,15 @@ func unusableCredential(t *testing.T, repository string) {
 		check(t, s.Work.Acknowledge(ctx, worker, acks))
 	}
 	ack(mirror.ApplyFailed)
+	credentials, _, err := s.Views.Credentials(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
+	check(t, err)
+	if len(credentials) != 1 || credentials[0].State != mirror.ApplyFailed ||
+		credentials[0].Message != "kubeconfig: exec is refused" ||
+		credentials[0].Secret != "t-git" || credentials[0].Type != fleet.RepositoryGit ||
+		len(credentials[0].Engines) != 1 {
+		t.Errorf("credentials %+v", credentials)
+	}
 
 	page := view.Page{Limit: 1} // by cursor
 	var got []string

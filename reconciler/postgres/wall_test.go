@@ -312,6 +312,8 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 		add(n, len(n), err)
 		n2, _, err := s.Views.CommitStatuses(ctx, acme, by, page)
 		add(n2, len(n2), err)
+		n3, _, err := s.Views.Credentials(ctx, acme, by, page)
+		add(n3, len(n3), err)
 		o, _, err := s.Views.Audit(ctx, acme, by, page)
 		add(o, len(o), err)
 		p, err := s.Views.Matrix(ctx, acme, by, page)
