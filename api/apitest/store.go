@@ -271,7 +271,7 @@ func (s *Store) Unproven(_ context.Context, _ view.Scope, f view.Filter,
 func (s *Store) Credentials(_ context.Context, sc view.Scope, f view.Filter,
 	p view.Page) ([]view.Credential, string, error) {
 	return listing(s, func(m *Mirror) []view.Credential { return m.Credentials },
-		func(c view.Credential) string { return string(c.Tenant) + "/" + string(c.Name) },
+		func(c view.Credential) string { return c.ID().String() },
 		func(c view.Credential) bool {
 			return is(sc.Tenant, c.Tenant) && is(f.Tenant, c.Tenant) &&
 				is(f.Name, string(c.Name))
@@ -287,13 +287,14 @@ func (s *Store) Policies(_ context.Context, sc view.Scope, f view.Filter,
 			return is(f.Name, p.Name) && (sc.Tenant == "" || len(p.Tenants) == 0 ||
 				slices.Contains(p.Tenants, sc.Tenant))
 		}, p)
-	all = slices.Clone(all)
-	for i := range all {
-		if p := &all[i]; sc.Tenant != "" {
-			p.Path, p.Tenants, p.Rule, p.MessageExpression = "", nil, "", ""
-		}
+	if sc.Tenant == "" {
+		return all, next, err
 	}
-	return all, next, err
+	var seen []view.Policy
+	for _, p := range all {
+		seen = append(seen, p.ForTenant())
+	}
+	return seen, next, err
 }
 
 // Freezes lists freezes.

@@ -132,15 +132,7 @@ func (a *app) rollBack(ctx context.Context, name string, f *actionFlags, out *fo
 	if f.ask.End {
 		return a.act(ctx, mirror.ActionRollback, name, f)
 	}
-	id, err := applicationID(name)
-	if err != nil {
-		return err
-	}
-	c, err := a.connect()
-	if err != nil {
-		return err
-	}
-	p, err := c.PreviewAction(ctx, id, mirror.ActionRollback, mirror.ActionOptions{})
+	_, id, p, err := a.preview(ctx, name, mirror.ActionRollback)
 	if err != nil {
 		return err
 	}
@@ -198,17 +190,22 @@ func (a *app) showHealthy(id fleet.ApplicationID, all []mirror.HealthyRevision) 
 	return nil
 }
 
+// preview asks what an action without options would do to the named Application.
+func (a *app) preview(ctx context.Context, name string, kind mirror.ActionKind) (c *client.Client,
+	id fleet.ApplicationID, p wire.ActionPreview, err error) {
+	if id, err = applicationID(name); err != nil {
+		return c, id, p, err
+	}
+	if c, err = a.connect(); err != nil {
+		return c, id, p, err
+	}
+	p, err = c.PreviewAction(ctx, id, kind, mirror.ActionOptions{})
+	return c, id, p, err
+}
+
 // restart asks for the restart of the listed workloads, by their UIDs.
 func (a *app) restart(ctx context.Context, name string, only []string, f *actionFlags) error {
-	id, err := applicationID(name)
-	if err != nil {
-		return err
-	}
-	c, err := a.connect()
-	if err != nil {
-		return err
-	}
-	p, err := c.PreviewAction(ctx, id, mirror.ActionRestart, mirror.ActionOptions{})
+	c, id, p, err := a.preview(ctx, name, mirror.ActionRestart)
 	if err != nil {
 		return err
 	}

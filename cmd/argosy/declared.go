@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"argosy.dev/argosy/cmd/argosy/table"
@@ -11,7 +10,7 @@ import (
 
 var credentialColumns = []column[view.Credential]{
 	{head: "CREDENTIAL", of: func(c view.Credential, _ time.Time) table.Value {
-		return table.Text(string(c.Tenant) + "/" + string(c.Name))
+		return table.Text(c.ID().String())
 	}},
 	{head: "REPOSITORY", of: func(c view.Credential, _ time.Time) table.Value {
 		return table.Text(c.RepoURL)
@@ -32,7 +31,7 @@ var credentialColumns = []column[view.Credential]{
 		return table.Text(string(c.Type))
 	}},
 	{head: "ENGINES", wide: true, of: func(c view.Credential, _ time.Time) table.Value {
-		return table.Text(listed(c.Engines))
+		return table.Text(joined(c.Engines, ", "))
 	}},
 }
 
@@ -47,20 +46,12 @@ var policyColumns = []column[view.Policy]{
 		return table.Text(cmp.Or(p.Message, p.MessageExpression))
 	}},
 	{head: "KINDS", wide: true, of: func(p view.Policy, _ time.Time) table.Value {
-		return table.Text(listed(p.Kinds))
+		return table.Text(joined(p.Kinds, ", "))
 	}},
 	{head: "TENANTS", wide: true, of: func(p view.Policy, _ time.Time) table.Value {
-		return table.Text(cmp.Or(listed(p.Tenants), "all"))
+		return table.Text(cmp.Or(joined(p.Tenants, ", "), "all"))
 	}},
 	{head: "RULE", wide: true, of: func(p view.Policy, _ time.Time) table.Value {
 		return table.Text(p.Rule)
 	}},
-}
-
-func listed[T ~string](names []T) string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = string(n)
-	}
-	return strings.Join(out, ", ")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"argosy.dev/argosy/cmd/argosy/table"
@@ -42,11 +41,7 @@ var freezeColumns = []column[view.Freeze]{
 		return table.Text(v.EnvironmentSelector)
 	}},
 	{head: "KINDS", wide: true, of: func(v view.Freeze, _ time.Time) table.Value {
-		kinds := make([]string, len(v.Kinds))
-		for i, k := range v.Kinds {
-			kinds[i] = string(k)
-		}
-		return table.Text(strings.Join(kinds, ","))
+		return table.Text(commas(v.Kinds))
 	}},
 	{head: "SCHEDULE", wide: true, of: func(v view.Freeze, _ time.Time) table.Value {
 		return table.Text(v.Schedule + " for " + v.Duration.Short() + ", " +

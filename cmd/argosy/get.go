@@ -178,7 +178,7 @@ var resources = []resource{
 	{plural: "credentials", aliases: []string{"credential"}, filters: []string{"tenant"},
 		about: "no tenant declares access to a private repository",
 		list: lister((*client.Client).Credentials, func(c view.Credential) string {
-			return string(c.Tenant) + "/" + string(c.Name)
+			return c.ID().String()
 		}, credentialColumns)},
 	{plural: "policies", aliases: []string{"policy"},
 		about: "fleet/policies has no policy for these declarations",

@@ -250,12 +250,14 @@ func listingText(v view.Set, text func(view.Listing) string) table.Value {
 	return table.Text(strings.Join(texts, ","))
 }
 
-func commas[T ~string](names []T) string {
+func commas[T ~string](names []T) string { return joined(names, ",") }
+
+func joined[T ~string](names []T, by string) string {
 	texts := make([]string, len(names))
 	for i, n := range names {
 		texts[i] = string(n)
 	}
-	return strings.Join(texts, ",")
+	return strings.Join(texts, by)
 }
 
 var tenantColumns = []column[view.Tenant]{

@@ -32,3 +32,10 @@ type Policy struct {
 	Path             string `json:"path,omitempty" doc:"of its declaration; absent for tenants"`
 	fleet.PolicySpec        // of a tenant's view: without the expressions and Tenants
 }
+
+// ForTenant returns the policy as a tenant sees it: the path, the expressions and Tenants may name
+// other tenants.
+func (p Policy) ForTenant() Policy {
+	p.Path, p.Tenants, p.Rule, p.MessageExpression = "", nil, "", ""
+	return p
+}

@@ -103,7 +103,7 @@ func (s *Views) Policies(ctx context.Context, scope view.Scope, by view.Filter,
 			err = row.Scan(&p.Name, &p.Path, &p.PolicySpec)
 			p.Severity = p.Weight()
 			if scope.Tenant != "" {
-				p.Path, p.Tenants, p.Rule, p.MessageExpression = "", nil, "", ""
+				p = p.ForTenant()
 			}
 			return p, err
 		},

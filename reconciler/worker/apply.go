@@ -221,18 +221,35 @@ func (s *session) write(ctx context.Context, row mirror.Row) (mirror.Ack, time.D
 		Message: short(out.Message)}, out.RetryAfter, nil
 }
 
+// readAgain returns the mirror's row under the lease, and whether it is the queued one. A row that
+// replaces it is queued. errOtherDatabase when it is of another database.
+func (s *session) readAgain(ctx context.Context, row mirror.Row) (now mirror.Row, current bool,
+	err error) {
+	now, there, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), row.Key)
+	switch {
+	case err != nil || !there:
+		return now, false, err
+	case s.checkLife(now.Life) != nil:
+		return now, false, errOtherDatabase
+	case now.Seq != row.Seq:
+		s.queue.put(now)
+		return now, false, nil
+	}
+	return now, true, nil
+}
+
 // remove reads the row again before it deletes the object: the queued row may be older than a stop
 // or an outage, and a deletion that was reverted in the meantime must not happen.
 func (s *session) remove(ctx context.Context, row mirror.Row) (mirror.Ack, time.Duration, error) {
-	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), row.Key)
+	now, current, err := s.readAgain(ctx, row)
 	switch {
+	case errors.Is(err, errOtherDatabase):
+		return mirror.Ack{}, 0, err
 	case err != nil:
 		return mirror.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
-	case !ok:
+	case !current:
 		return mirror.Ack{}, 0, nil
-	case s.checkLife(now.Life) != nil:
-		return mirror.Ack{}, 0, errOtherDatabase
-	case now.Seq != row.Seq || !now.Unwanted || now.Moving:
+	case !now.Unwanted || now.Moving:
 		s.queue.put(now)
 		return mirror.Ack{}, 0, nil
 	}

@@ -23,8 +23,10 @@ func (s *session) waitElsewhere(ctx context.Context, t *task) (pause time.Durati
 	}
 	err := s.mayCreate(ctx, s.Engine, row)
 	if err == nil {
+		// A recorded move gives the object on another engine a row: mayCreate no longer finds it,
+		// while an older row of this engine still asks for another one.
 		var current bool
-		if current, err = s.isCurrent(ctx, row); err == nil {
+		if current, err = s.mayCreateFrom(ctx, row); err == nil {
 			return 0, !current
 		}
 	}
@@ -37,21 +39,17 @@ func (s *session) waitElsewhere(ctx context.Context, t *task) (pause time.Durati
 	return min(pacing.Backoff(t.waits), moveMost), true
 }
 
-// isCurrent reports whether a row is still the mirror's, and queues the one that replaces it. A
-// recorded move gives the object on another engine a row: mayCreate no longer finds it, while an
-// older row of this engine still asks for another one. So the row is read after that question.
-func (s *session) isCurrent(ctx context.Context, row mirror.Row) (bool, error) {
+// mayCreateFrom reports whether a row is still the mirror's. A worker without inventories asks no
+// other engine, and creates from any row.
+func (s *session) mayCreateFrom(ctx context.Context, row mirror.Row) (bool, error) {
 	if _, ok := s.Rows.(Inventories); !ok {
 		return true, nil
 	}
-	now, there, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), row.Key)
+	_, current, err := s.readAgain(ctx, row)
 	if err != nil {
 		return false, fmt.Errorf("the row to create is unknown: %w", err)
 	}
-	if there && now.Seq != row.Seq {
-		s.queue.put(now)
-	}
-	return there && now.Seq == row.Seq, nil
+	return current, nil
 }
 
 // mayCreate returns an error if an engine other than on has the row's Application, or may have it.

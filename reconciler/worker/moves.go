@@ -96,19 +96,14 @@ func (s *session) move(ctx context.Context, t *task) (moves bool, pause time.Dur
 // moved reports whether a row still moves whose move has ended. A row from before that end may no
 // longer be wanted: to apply it would give the Application a second owner.
 func (s *session) moved(ctx context.Context, t *task) (moves bool, pause time.Duration, err error) {
-	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), t.row.Key)
+	now, current, err := s.readAgain(ctx, t.row)
 	switch {
-	case errors.Is(err, mirror.ErrFenced):
+	case errors.Is(err, mirror.ErrFenced) || errors.Is(err, errOtherDatabase):
 		return true, 0, err
 	case err != nil:
 		t.attempts++
 		return true, pacing.Backoff(t.attempts), nil
-	case !ok:
-		return true, 0, nil
-	case s.checkLife(now.Life) != nil:
-		return true, 0, errOtherDatabase
-	case now.Seq != t.row.Seq:
-		s.queue.put(now)
+	case !current:
 		return true, 0, nil
 	case now.Moving: // another move has begun
 		return true, moveWait, nil

@@ -13,6 +13,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
 )
 
 const yardApp = "acme/yard@yard"
@@ -139,8 +140,14 @@ func (f *system) syncEnded(t *testing.T, subject string) func() string {
 // motd is the message of the storefront in a namespace behind the firewall.
 func (s *site) motd(t *testing.T, namespace string) string {
 	t.Helper()
-	config, err := s.edge.Cluster.Client().CoreV1().ConfigMaps(namespace).Get(t.Context(),
-		"storefront", metav1.GetOptions{})
+	return storefrontMotd(t, s.edge.Cluster, namespace)
+}
+
+// storefrontMotd is the message of the storefront in a namespace, or why it cannot be read.
+func storefrontMotd(t *testing.T, on *stack.Cluster, namespace string) string {
+	t.Helper()
+	config, err := on.Client().CoreV1().ConfigMaps(namespace).Get(t.Context(), "storefront",
+		metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
 	}

@@ -50,15 +50,7 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		}
 		return "no operation"
 	})
-	motd := func() string {
-		c, err := f.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(
-			t.Context(), "storefront", metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		return c.Data["motd"]
-	}
-	if got := motd(); got != "welcome" {
+	if got := f.stagingMotd(t); got != "welcome" {
 		t.Errorf("rolled back, and the workload has %q", got)
 	}
 	if f.automated(t, "rolled") {
@@ -71,7 +63,7 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		if !f.automated(t, "rolled") {
 			return "automation is off"
 		}
-		if got := motd(); got != "newer" {
+		if got := f.stagingMotd(t); got != "newer" {
 			return "the workload has " + got
 		}
 		return ""
@@ -104,15 +96,7 @@ func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
 		t.Errorf("the healthy revisions:\n%s", shown)
 	}
 	f.must(t, "rollback", app, "--to", old[:8], "--yes", "--wait", "--note", "it is faulty")
-	message := func() string {
-		c, err := f.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(
-			t.Context(), "storefront", metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		return c.Data["motd"]
-	}
-	if got := message(); got != "welcome" || f.automated(t, "returned") {
+	if got := f.stagingMotd(t); got != "welcome" || f.automated(t, "returned") {
 		t.Errorf("rolled back, the workload has %q, automation %v", got, f.automated(t, "returned"))
 	}
 	if out := f.must(t, "describe", "application", app); !strings.Contains(out,
@@ -121,13 +105,18 @@ func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
 	}
 	f.must(t, "rollback", app, "--end", "--yes", "--wait")
 	eventually(t, "automation goes on", func() string {
-		if got := message(); got != "faulty" || !f.automated(t, "returned") {
+		if got := f.stagingMotd(t); got != "faulty" || !f.automated(t, "returned") {
 			return "the workload has " + got
 		}
 		return ""
 	})
 	f.remove(t, "no longer", path)
 	f.allHealthy(t)
+}
+
+func (f *system) stagingMotd(t *testing.T) string {
+	t.Helper()
+	return storefrontMotd(t, f.Place("eu-1").Cluster, "acme-staging")
 }
 
 func (f *system) syncedTo(t *testing.T, deployment, revision string) func() string {

@@ -187,7 +187,8 @@ func (f *Fake) poll() (seen []mirror.Observation, wakes []fleet.ObjectKey,
 	f.restores = f.server.restores
 	for key, o := range f.server.objects {
 		before, ok := f.known[key]
-		if ok && !back && before.ResourceVersion == strconv.FormatInt(o.version, 10) {
+		changed := !ok || before.ResourceVersion != strconv.FormatInt(o.version, 10)
+		if !changed && !back {
 			now[key] = before
 			continue
 		}
@@ -196,7 +197,6 @@ func (f *Fake) poll() (seen []mirror.Observation, wakes []fleet.ObjectKey,
 		if !live.Ours {
 			continue
 		}
-		changed := !ok || before.ResourceVersion != live.ResourceVersion
 		if changed && (live.Drifted || live.Deleting) || f.synced && f.foreignWrite(key, live) {
 			wakes = append(wakes, key)
 		}
