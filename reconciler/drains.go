@@ -197,11 +197,22 @@ func openMoves(f mirror.DrainFacts) (ids []fleet.SliceID) {
 	return ids
 }
 
+// knows reports whether a published state has every plan that was recorded. Without the last one,
+// an environment whose move is over in the database is on its former engine here: a simulation
+// would move another one in its place. The next publication checks the drains again.
+func (d *drainer) knows(ctx context.Context, at *basis) (bool, error) {
+	now, err := d.Store.Mirror(ctx)
+	return now.Plan == at.plan, err
+}
+
 // request simulates the change and requests the first moves off the engine.
 func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineName,
 	c placement.Change, f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (
 	int, mirror.Drain, error) {
 	delete(d.retry, engine)
+	if knows, err := d.knows(ctx, at); err != nil || !knows {
+		return 0, now, err
+	}
 	unready, err := d.Unready.Unready(ctx)
 	if err != nil {
 		return 0, now, err

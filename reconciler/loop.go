@@ -232,7 +232,8 @@ func (l *Loop) publish() {
 		l.withdraw()
 		return
 	}
-	at := &basis{state: l.stored.state, revision: l.stored.state.Revision(), lease: l.term}
+	at := &basis{state: l.stored.state, revision: l.stored.state.Revision(),
+		plan: l.stored.at.Plan, lease: l.term}
 	at.behind = l.branch.fetched != at.revision
 	at.ready = !l.recovery.Pending() && at.revision != "" && l.branch.planned != "" &&
 		l.branch.planned == l.branch.fetched

@@ -83,6 +83,7 @@ func newPreviewer(pulls Pulls, r *repo, p planner, u UnreadyReader, rings RingPr
 type basis struct {
 	state    *plan.AppliedState
 	revision fleet.Revision // applied
+	plan     string         // hash of the last recorded plan
 	ready    bool           // every change of the branch is applied or held
 	behind   bool           // the branch's head is held
 	request  plan.Request   // what a recovery has not found yet

@@ -98,7 +98,30 @@ func SimulateAfter(s *applied.State, declared *effective.Declarations, layers *a
 			Why: fmt.Sprintf("engine %s %s", c.Like, onlyByName),
 			Fix: "name an engine with inCluster or kubeconfigRef"}
 	}
-	return placement.Simulate(p.snapshot(status), c)
+	now := p.snapshot(status)
+	if c.Pool != "" {
+		p.discount(now.Engines)
+	}
+	return placement.Simulate(now, c)
+}
+
+// discount takes slices that are leaving off the load of their former engines. Each is load on both
+// engines until its objects are gone: more environments would leave than are too many.
+func (p placer) discount(engines []placement.Engine) {
+	leaving := map[fleet.EngineName]fleet.EngineLoad{}
+	p.Placements.Each(func(id fleet.SliceID, pl fleet.Placement) {
+		if pl.From != "" {
+			load := leaving[pl.From]
+			load.Environments++
+			load.Applications += p.ApplicationsIn.Count(id, pl.From)
+			leaving[pl.From] = load
+		}
+	})
+	for i := range engines {
+		of := leaving[engines[i].Name]
+		engines[i].Load.Environments -= of.Environments
+		engines[i].Load.Applications -= of.Applications
+	}
 }
 
 // newSimulator is a placer that knows the evacuated engines from the placements.
