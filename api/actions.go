@@ -278,6 +278,9 @@ func (s *Server) previewRollback(ctx context.Context, in *previewIn, app view.Ap
 		"for another revision than " + app.TargetRevision
 	p.Note = "it stays OutOfSync until then; to make the rollback lasting, change its " +
 		"targetRevision in Git"
+	if s.proposals {
+		p.Note = "it stays OutOfSync until then; a pull request that makes the rollback lasting follows"
+	}
 	if !slices.ContainsFunc(p.Healthy, func(r mirror.HealthyRevision) bool {
 		return r.Revision == in.Revision
 	}) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -402,11 +404,36 @@ func wrongWith(a view.Application) []wrong {
 			add("warn", a.Message, "", nil)
 		}
 	}
+	if a.Hold != "" {
+		by, next := "SyncRun "+string(a.Hold), "Remove its file to end that."
+		if operation := mirror.RollbackOf(a.Hold); operation != "" {
+			by, next = "rollback "+operation, lastingWord(a.RollbackPull)
+		}
+		add("warn", "Automation is paused by "+by+" until Git asks for another revision than "+
+			a.TargetRevision+".", next, nil)
+	}
 	if a.Sync == mirror.SyncOutOfSync {
 		add("warn", "OutOfSync: the cluster differs from Git.",
 			"See the diff for what a sync would change.", nil)
 	}
 	return found
+}
+
+// lastingWord is how a rollback becomes lasting, or ends.
+func lastingWord(p *view.RollbackPull) string {
+	const end = "Roll back again to end it."
+	switch {
+	case p == nil:
+		return end
+	case p.State == forge.LastingOpen:
+		return fmt.Sprintf("Merge pull request #%d to make it lasting. %s", p.Number, end)
+	case p.State == forge.LastingMerged:
+		return fmt.Sprintf("Pull request #%d is merged, and makes it lasting once it is applied.",
+			p.Number)
+	case p.Message != "":
+		return "There is no pull request that makes it lasting: " + p.Message + ". " + end
+	}
+	return end
 }
 
 func colon(text string) string {

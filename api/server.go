@@ -50,6 +50,8 @@ type Config struct {
 	// nil: resources cannot be read, and each such request is refused
 	Inspector Inspector
 	Log       *slog.Logger
+	// Proposals is set if a pull request makes each rollback lasting
+	Proposals bool
 	Version   string           // of the control plane, for `whoami`
 	Hub       string           // the URL by which agents reach it; may be empty
 	Now       func() time.Time // nil: the system's clock
@@ -71,6 +73,7 @@ type Server struct {
 	agents     Agents
 	inspect    inspecting
 	log        *slog.Logger
+	proposals  bool
 	version    string
 	hub        string
 	now        func() time.Time
@@ -88,7 +91,8 @@ func New(c Config) *Server {
 	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, sessions: c.Sessions,
 		signIn: c.SignIn, limits: c.Limits, signIns: make(chan struct{}, signInsAtOnce),
 		lines: c.Lines, agents: c.Agents,
-		log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
+		log: c.Log, proposals: c.Proposals,
+		version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
 	if s.deciding = c.Deciding; s.deciding == nil {
 		s.deciding = c.Reader
 	}

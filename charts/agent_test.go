@@ -103,6 +103,9 @@ func TestTheAgentChartMatchesTheManifest(t *testing.T) {
 			Reads: true, ReadNamespaces: []string{"shop", "apps"},
 			ApplicationNamespaces: []string{"apps"}}, []string{"--set",
 			"hub.url=https://argosy.example.com,argocd.reads=true,argocd.readNamespaces={shop,apps},argocd.applicationNamespaces={apps}"}},
+		"one that restarts workloads": {edge.Install{Hub: "https://argosy.example.com",
+			Reads: true, ReadNamespaces: []string{"shop"}, Restarts: true}, []string{"--set",
+			"hub.url=https://argosy.example.com,argocd.reads=true,argocd.readNamespaces={shop},argocd.restarts=true"}},
 		"one that shows resources without secrets": {edge.Install{
 			Hub: "https://argosy.example.com", Reads: true, PublicOnly: true}, []string{"--set",
 			"hub.url=https://argosy.example.com,argocd.reads=true,repositories.private=false"}},

@@ -97,6 +97,15 @@ type Writer interface {
 	ReportChecks(ctx context.Context, head fleet.Revision, checks []forge.Check) error
 }
 
+// Proposals opens pull requests of Argosy's own, under its own account.
+type Proposals interface {
+	// Propose makes the branch of the proposal have its text, and opens the pull request, or gives
+	// the open one its title and body. Repeated, it changes nothing.
+	Propose(ctx context.Context, p forge.Proposal) (forge.Proposed, error)
+	// Withdraw closes the pull request if it is open, and deletes its branch.
+	Withdraw(ctx context.Context, number int, branch string) error
+}
+
 // Deliveries finds webhook deliveries that never arrived. Both methods return errors.ErrUnsupported
 // where the Git host keeps no list of them.
 type Deliveries interface {

@@ -598,7 +598,8 @@ func agentRun(a *app) *cobra.Command {
 			MaxDeletions: p.install.MaxDeletions,
 			NoSecrets:    p.install.PublicOnly, SelfUpgrade: p.install.SelfUpgrade,
 			Reads: p.install.Reads, ReadNamespaces: p.install.ReadNamespaces,
-			Upgrade: a.getenv(agentruntime.EnvUpgrade), SessionWithin: within,
+			Restarts: p.install.Restarts,
+			Upgrade:  a.getenv(agentruntime.EnvUpgrade), SessionWithin: within,
 			InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
 			Version: s.Version, Log: log.Logger(a.err),
 		})
@@ -630,6 +631,9 @@ func (p *place) runFlags(cmd *cobra.Command) {
 			"(docs/resources.md)")
 	cmd.Flags().StringSliceVar(&p.install.ReadNamespaces, "read-namespaces", nil,
 		"with --reads: namespaces of workloads whose Pods, logs and events they see too")
+	cmd.Flags().BoolVar(&p.install.Restarts, "restarts", false,
+		"with --read-namespaces: let people restart the workloads of Applications there, with the "+
+			"right to change Deployments, StatefulSets and DaemonSets (docs/actions.md)")
 	cmd.Flags().IntVar(&p.install.MaxDeletions, "max-deletions", 20,
 		"Applications that may be deleted within an hour without a release on the cluster")
 }

@@ -40,7 +40,10 @@ func bootstrapCommand(a *app) *cobra.Command {
 const registrationTime = time.Hour
 
 // registration holds the flags of the App to register.
-type registration struct{ name, org, url, api, out, listen string }
+type registration struct {
+	name, org, url, api, out, listen string
+	proposals                        bool
+}
 
 func bootstrapGitHub(a *app) *cobra.Command {
 	var r registration
@@ -63,6 +66,8 @@ func bootstrapGitHub(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.name, "name", "Argosy", "name of the App, unique on GitHub")
 	cmd.Flags().StringVar(&r.api, "api", "https://api.github.com/",
 		"URL of the API; GitHub Enterprise: https://HOST/api/v3/")
+	cmd.Flags().BoolVar(&r.proposals, "proposals", false,
+		"let it write to branches, for forge.proposals: pull requests of Argosy's own")
 	cmd.Flags().StringVar(&r.out, "out", ".", "folder for the key and the secret")
 	cmd.Flags().StringVar(&r.listen, "listen", "127.0.0.1:0", "address of the page on this machine")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -103,11 +108,16 @@ func (a *app) register(ctx context.Context, r registration) error {
 	a.hint("The App %s is registered. Install it on the config repo: %s/installations/new",
 		made.Slug, made.HTMLURL)
 	a.hint("Then add this to argosy.yaml:")
+	proposals := ""
+	if r.proposals {
+		proposals = "  proposals: true\n"
+	}
 	_, err = fmt.Fprintf(
 		a.out,
 		"forge:\n%s  repository: OWNER/NAME\n  app: {id: %d, keyFile: %q}\n  "+
-			"webhookSecretFiles: [%q]\nlisten:\n  publicURL: %s\n",
-		apiLine(r.api), made.ID, keyFile, secretFile, strings.TrimSuffix(r.url, "/"))
+			"webhookSecretFiles: [%q]\n%slisten:\n  publicURL: %s\n",
+		apiLine(r.api), made.ID, keyFile, secretFile, proposals,
+		strings.TrimSuffix(r.url, "/"))
 	return err
 }
 
@@ -123,7 +133,7 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	here := "http://" + listener.Addr().String()
 	form, manifest, err := github.Manifest(
 		github.Proposal{BaseURL: r.api, AllowHTTP: r.onThisMachine(), Name: r.name, URL: r.url,
-			Org: r.org, State: state,
+			Org: r.org, State: state, Proposals: r.proposals,
 			HookURL:     strings.TrimSuffix(r.url, "/") + "/webhook/github",
 			RedirectURL: here + "/registered"})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/fleet/view"
@@ -116,6 +117,7 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 		{Name: "Sync", Value: table.State(v.Sync)},
 		{Name: "Health", Value: table.State(v.Health)},
 		{Name: "Automation", Value: paused(v)},
+		{Name: "Rollback in Git", Value: lasting(v)},
 		{Name: "Message", Value: table.Text(v.Message)},
 		{Name: "Operation", Value: table.State(v.OperationPhase)},
 		{Name: "Repository", Value: table.Text(v.RepoURL)},
@@ -142,6 +144,21 @@ func paused(v view.Application) table.Value {
 	return table.Value{Tone: table.Busy, Text: fmt.Sprintf(
 		"paused by %s until Git asks for another revision than %s; to end it: %s", by,
 		v.TargetRevision, end)}
+}
+
+// lasting returns the pull request that makes an Application's rollback lasting.
+func lasting(v view.Application) table.Value {
+	p := v.RollbackPull
+	switch {
+	case p == nil:
+		return table.Value{}
+	case p.State == forge.LastingImpossible:
+		return table.Value{Tone: table.Bad, Text: "no pull request makes the rollback lasting: " +
+			p.Message}
+	case p.State == forge.LastingNone:
+		return table.Value{Tone: table.Busy, Text: "not opened yet: " + p.Message}
+	}
+	return table.Text(fmt.Sprintf("%s #%d %s", strings.ToLower(string(p.State)), p.Number, p.URL))
 }
 
 // blocked names the deciders of a deletion that waits for an unreachable cluster.

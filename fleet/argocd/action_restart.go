@@ -37,6 +37,9 @@ func (e *Engine) actRestart(ctx context.Context, q engine.ActionRequest, a *acte
 	if a.Deleting {
 		return actRefused("it is being deleted")
 	}
+	if e.options.NoRestarts != "" {
+		return actRefused("%s", e.options.NoRestarts)
+	}
 	ctx, cancel := context.WithTimeout(ctx, restartTime)
 	defer cancel()
 	err = e.inspecting(ctx, a.inspected(e), func(ctx context.Context, s *subject) error {

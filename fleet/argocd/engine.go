@@ -56,7 +56,9 @@ type Options struct {
 	Shadows bool
 	// resources of Applications are read: Preflight names a missing right
 	Inspects bool
-	Now      func() time.Time // default time.Now
+	// NoRestarts is why no workload is restarted; "": they are
+	NoRestarts string
+	Now        func() time.Time // default time.Now
 }
 
 func (o Options) withDefaults() Options {

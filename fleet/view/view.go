@@ -294,9 +294,19 @@ type Application struct {
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 	// Hold is the SyncRun that pauses the automation, or the rollback: see mirror.RollbackOf.
 	Hold fleet.SyncRunName `json:"hold,omitempty" doc:"the SyncRun that pauses its automation; rollback-<operation> for a rollback"`
+	// RollbackPull is the pull request that makes the rollback in force lasting; nil: none yet
+	RollbackPull *RollbackPull `json:"rollbackPull,omitempty"`
 	// DeletionBlocked is true while the deletion waits for a cluster that has been unreachable for
 	// DeletionBlockedAfter: see argosy abandon.
 	DeletionBlocked bool `json:"deletionBlocked,omitempty"`
+}
+
+// RollbackPull is the pull request that makes a rollback lasting.
+type RollbackPull struct {
+	State   forge.LastingState `json:"state" enum:",Open,Merged,Closed,Impossible" doc:"empty while none could be opened yet"`
+	Number  int                `json:"number,omitempty"`
+	URL     string             `json:"url,omitempty"`
+	Message string             `json:"message,omitempty" doc:"why there is none"`
 }
 
 // Object returns the name by which Argo CD knows the Application.

@@ -109,3 +109,42 @@ func mergeFiles(sides [3]map[string][]byte) map[string][]byte {
 	}
 	return out
 }
+
+// File returns a regular file of a commit and its blob.
+//
+// Errors: ErrNotFound (the file, or the commit), those of Blob.
+func (m *Mirror) File(ctx context.Context, commit Hash, path string) (blob Hash, data []byte,
+	err error) {
+	c, err := m.Commit(ctx, commit)
+	if err != nil {
+		return "", nil, err
+	}
+	missing := &Error{Kind: ErrNotFound, Subject: "file " + path, Detail: "commit " +
+		commit.Short() + " does not have it"}
+	tree, name := c.Tree, path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		tree, name = folderID(m.objects, m.budget.ObjectBytes, c.Tree, path[:i]), path[i+1:]
+	}
+	if tree == "" {
+		return "", nil, missing
+	}
+	since := m.resets()
+	entries, err := m.objects.read(plumbing.NewHash(string(tree)), plumbing.TreeObject,
+		m.budget.ObjectBytes)
+	if err != nil {
+		return "", nil, m.readFailure(since, "file "+path, err)
+	}
+	for list := readTree(entries); ; {
+		e, ok, err := list.next()
+		switch {
+		case err != nil:
+			return "", nil, err
+		case !ok:
+			return "", nil, missing
+		case string(e.name) == name && (e.mode == modeFile || e.mode == modeExecutable):
+			blob = publicHash(e.id)
+			data, err = m.Blob(ctx, blob)
+			return blob, data, err
+		}
+	}
+}

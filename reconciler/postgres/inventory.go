@@ -375,7 +375,7 @@ func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filt
 			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment),
 				string(a.Engine)}
 		},
-	}, applicationsFilter(scope, by), page, nil)
+	}, applicationsFilter(scope, by), page, completeApplications)
 }
 
 // sqlApplications reads Applications, of desired d, up to WHERE: see scanApplication.

@@ -85,6 +85,11 @@ func prunings(r Retention) []pruning {
 				OR NOT EXISTS (SELECT FROM desired d WHERE d.kind = 'Application' AND d.tenant = h.tenant AND d.environment = h.environment
 					AND d.deployment = h.deployment))
 			ORDER BY h.last_at LIMIT $2 FOR UPDATE OF h SKIP LOCKED)`},
+		// that of a rollback in force stays: what a person closed would be opened again
+		{"pull requests of rollbacks", r.Operations, `DELETE FROM lasting_rollbacks WHERE (tenant, deployment) IN (
+			SELECT l.tenant, l.deployment FROM lasting_rollbacks l WHERE l.state <> 'Open' AND l.changed_at < now() - $1::interval
+				AND NOT EXISTS (SELECT FROM sync_holds h WHERE h.tenant = l.tenant AND h.deployment = l.deployment AND h.sync_run LIKE 'rollback-%')
+			ORDER BY l.changed_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"remedies", r.Operations, `DELETE FROM remedies WHERE id IN (
 			SELECT id FROM remedies WHERE ended_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (

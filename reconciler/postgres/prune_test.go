@@ -49,6 +49,8 @@ var history = map[string]string{
 		SELECT 'old-' || i, 'acme', 'd', 'Done', '{}', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"healthy_revisions": `INSERT INTO healthy_revisions (tenant, environment, deployment, revision, last_at)
 		SELECT 'acme', 'e', 'd', 'old-' || i, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"lasting_rollbacks": `INSERT INTO lasting_rollbacks (tenant, deployment, state, covers, blob, branch, number, url, message, attempts, again_at, changed_at)
+		SELECT 'acme', 'old-' || i, 'Merged', '{}', '', '', 1, '', '', 0, now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"actions": `INSERT INTO actions (id, request, kind, engine, name, tenant, environment, deployment, options, by, state, ended_at)
 		SELECT 'old-' || i, i, 'sync', 'g', 'n', 'acme', 'e', 'd', '{}', 'ann', 'Failed', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"looks": `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,

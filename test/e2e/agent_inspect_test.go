@@ -108,7 +108,36 @@ func TestPeopleSeeTheResourcesOfAnApplicationBehindAFirewall(t *testing.T) {
 				e.ResponseStatus.Code)
 		}
 	}
+	s.restarts(t, "acme/reads@reads", namespace)
 	s.leave(t)
+}
+
+// restarts expects that a workload behind the firewall is restarted as soon as the admin of its
+// cluster allows that.
+func (s *site) restarts(t *testing.T, app, namespace string) {
+	t.Helper()
+	out, problem, code := s.argosy(t, "restart", app, "--yes", "--wait")
+	if text := out + problem; code == 0 || !strings.Contains(text,
+		"argocd.restarts of the chart argosy-agent") {
+		t.Errorf("before the admin allows it: %d\n%s", code, text)
+	}
+	s.allowReads(t, "--reads", "--read-namespaces", namespace, "--restarts")
+	before := time.Now().Add(-time.Second)
+	if out := s.must(t, "restart", app, "--yes", "--wait"); !strings.Contains(out, "Restarted") {
+		t.Errorf("the restart:\n%s", out)
+	}
+	deployments, err := s.edge.Cluster.Client().AppsV1().Deployments(namespace).List(t.Context(),
+		metav1.ListOptions{})
+	check(t, err)
+	for _, d := range deployments.Items {
+		text := d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]
+		if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(before) {
+			t.Errorf("Deployment %s was restarted at %q", d.Name, text)
+		}
+	}
+	if len(deployments.Items) == 0 {
+		t.Error("there is no Deployment")
+	}
 }
 
 // allowReads installs the agent again with these flags, as the admin of its cluster does.

@@ -150,7 +150,7 @@ func (w *forged) startControlPlane(t *testing.T) {
 			token),
 		More: fmt.Sprintf(
 			"forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, "+
-				"webhookSecretFiles: [%q], sweep: 1h, directPush: [\"github:example/platform\"]}\n",
+				"webhookSecretFiles: [%q], sweep: 1h, proposals: true, directPush: [\"github:example/platform\"]}\n",
 			w.forge.API(), w.config.Name, token, secret),
 	})
 	check(t, err)

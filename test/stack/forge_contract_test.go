@@ -178,6 +178,20 @@ func (s *stage) Open(by forge.Person, title string) (int, fleet.Revision) {
 	return number, fleet.Revision(commit)
 }
 
+func (s *stage) Write(path, text string) fleet.Revision {
+	s.t.Helper()
+	return fleet.Revision(must(s.repo.Push(s.t.Context(), s.forge.Admin, stack.Change{
+		Message: "a file", Write: map[string]string{path: text}}))(s.t))
+}
+
+func (s *stage) File(branch, path string) (string, bool) {
+	s.t.Helper()
+	var got struct{ Content []byte }
+	err := s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet,
+		"repos/"+s.repo.Name+"/contents/"+path+"?ref="+branch, nil, &got)
+	return string(got.Content), err == nil
+}
+
 func (s *stage) Push(number int) fleet.Revision {
 	s.t.Helper()
 	b := s.pulls[number]

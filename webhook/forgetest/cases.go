@@ -25,6 +25,7 @@ var cases = map[string]func(*scene){
 	"posts its comment again once it is deleted":                   postedAgain,
 	"edits nothing of a stranger's":                                forged,
 	"marks a commit, and marks it again only for a change":         markedOnce,
+	"proposes a change once, and changes its proposal":             proposed,
 	"marks every state":                                            markedAll,
 	"believes nothing of a repository that took the name":          replaced,
 	"finds undelivered events, or reports that it cannot":          delivered,
@@ -223,5 +224,55 @@ func delivered(s *scene) {
 	missed, err := s.forge.Missed(s.ctx, time.Now().Add(-time.Hour))
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		s.Errorf("what was missed is %+v (%v)", missed, err)
+	}
+}
+
+func proposed(s *scene) {
+	const path, branch = "tenants/acme/deployments/shop.yaml", "argosy-rollback-acme-shop-1"
+	from := s.Write(path, "revision: v2 # ä\n")
+	p := forge.Proposal{Base: s.Base, From: from, Branch: branch, Path: path,
+		Text: []byte("revision: v1 # ä\n"), Title: "Keep shop at v1", Body: "It was rolled back."}
+	propose := func(what string) forge.Proposed {
+		s.Helper()
+		done, err := s.forge.Propose(s.ctx, p)
+		if err != nil {
+			s.Fatalf("%s: %v", what, err)
+		}
+		if text, _ := s.File(branch, path); text != string(p.Text) {
+			s.Errorf("%s: the branch has %q", what, text)
+		}
+		return done
+	}
+	first := propose("a proposal")
+	got := s.pull(first.Number)
+	if got.State != forge.PullOpen || got.Title != p.Title || got.Author != s.Self || got.Fork ||
+		got.Base != s.Base || got.URL != first.URL {
+		s.Errorf("it is %+v, proposed as %+v", got, first)
+	}
+	if propose("the same again") != first || s.pull(first.Number).Head != got.Head {
+		s.Errorf("proposed again, it has another commit")
+	}
+	p.Text, p.Title, p.Body = []byte("revision: v0\n"), "Keep shop at v0", "Rolled back again."
+	if again := propose("a changed one"); again != first || s.pull(first.Number).Title != p.Title {
+		s.Errorf("changed, it is %+v", s.pull(again.Number))
+	}
+	if text, _ := s.File(s.Base, path); text != "revision: v2 # ä\n" {
+		s.Errorf("the base has %q", text)
+	}
+	missing := p
+	missing.Path, missing.Branch = "tenants/acme/deployments/gone.yaml", branch+"0"
+	if done, err := s.forge.Propose(s.ctx, missing); err == nil {
+		s.Errorf("a change of no file is %+v", done)
+	}
+	for range 2 {
+		if err := s.forge.Withdraw(s.ctx, first.Number, branch); err != nil {
+			s.Errorf("withdraw: %v", err)
+		}
+	}
+	if _, there := s.File(branch, path); there || s.pull(first.Number).State != forge.PullClosed {
+		s.Errorf("withdrawn, it is %+v, its branch is there: %v", s.pull(first.Number), there)
+	}
+	if err := s.forge.Withdraw(s.ctx, 4711, branch); err != nil {
+		s.Errorf("withdraw one that does not exist: %v", err)
 	}
 }

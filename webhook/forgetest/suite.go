@@ -29,6 +29,7 @@ import (
 type Forge interface {
 	webhook.Host
 	webhook.MergedPulls
+	webhook.Proposals
 	// Repository returns the ID of the repository and its current name.
 	Repository(ctx context.Context) (id int64, fullName string, err error)
 	// Protection reads the rules of the branch and the repository's settings for merges. Unread
@@ -47,6 +48,10 @@ type Stage interface {
 	// Open opens a pull request into Cast.Base that changes a file: of a branch of the repository,
 	// or of a fork for one who may not write.
 	Open(by forge.Person, title string) (number int, head fleet.Revision)
+	// Write gives the base a file, and returns the base's commit.
+	Write(path, text string) fleet.Revision
+	// File returns the text of a file on a branch, and whether there is one.
+	File(branch, path string) (string, bool)
 	// Push adds a commit to the pull request's branch and gives its new head.
 	Push(number int) fleet.Revision
 	// Merge merges the pull request as its administrator and gives the commit that the base has for

@@ -147,6 +147,9 @@ func (i *installation) scope(in installed) any {
 	permissions := map[string]string{}
 	for _, wanted := range []map[string]string{needed, useful} {
 		for name, level := range wanted {
+			if name == "contents" && i.conn.writes {
+				level = "write"
+			}
 			switch has := in.Permissions[name]; {
 			case has == "":
 			case has == "read":

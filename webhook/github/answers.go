@@ -56,6 +56,7 @@ type side struct {
 type pull struct {
 	Number      int        `json:"number"`
 	Title       string     `json:"title"`
+	Body        string     `json:"body"`
 	State       string     `json:"state"`
 	Draft       bool       `json:"draft"`
 	Merged      bool       `json:"merged"` // lists have only merged_at

@@ -28,6 +28,7 @@ type Forge struct {
 	people
 	protections
 	deliveries
+	proposals
 }
 
 // New returns a Forge without a request to the Git host.
@@ -50,7 +51,7 @@ func newForge(c Config, base *url.URL, next http.RoundTripper) *Forge {
 	reader, resolver := pulls{conn}, people{conn}
 	return &Forge{connection: conn, pulls: reader, conversations: conversations{reader},
 		checks: checks{conn}, people: resolver, protections: protections{resolver},
-		deliveries: deliveries{conn}}
+		deliveries: deliveries{conn}, proposals: proposals{reader}}
 }
 
 func dialer(c Config) http.RoundTripper {

@@ -26,6 +26,7 @@ type Config struct {
 	Roots     *x509.CertPool // CAs of the Git host's certificate; nil: the system's
 	AllowHTTP bool           // a base URL without TLS, for tests on one machine
 	UserAgent string         // "" is argosy
+	Proposals bool           // Propose is called: the App's token may write to branches
 }
 
 // Auth is either an App or a token. Both are asked for again whenever they are needed, so that a

@@ -19,6 +19,7 @@ type connection struct {
 	pin     atomic.Int64 // the repository's id; 0 as long as it is not known
 	appID   int64        // 0: with a token
 	hookURL string
+	writes  bool // to branches
 
 	client *api.Client   // with the token, or the installation's
 	app    *api.Client   // signs as the App; nil with a token
@@ -34,7 +35,8 @@ type connection struct {
 func (f *connection) KnownID() int64 { return f.pin.Load() }
 
 func newConnection(c Config, base *url.URL, next http.RoundTripper) *connection {
-	f := &connection{base: base, gitea: isGitea(base), name: c.Repository, hookURL: c.HookURL,
+	f := &connection{base: base, gitea: isGitea(base), name: c.Repository,
+		hookURL: c.HookURL, writes: c.Proposals,
 		us: map[[32]byte]account{}}
 	f.pin.Store(c.RepositoryID)
 	through := &wire{base: base, next: next, kept: newCache(cacheBytes, entryBytes)}

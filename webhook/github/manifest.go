@@ -21,6 +21,7 @@ type Proposal struct {
 	RedirectURL string // where the browser comes back to, with a code
 	Org         string // the organization that will own it; "" is the account that registers it
 	AllowHTTP   bool   // as in Config
+	Proposals   bool   // it may write to branches, to open pull requests of its own
 	State       string // comes back with the code: who does not know it did not begin this
 }
 
@@ -44,12 +45,16 @@ func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 	case p.Org != "" && !segment.MatchString(p.Org):
 		return "", nil, fmt.Errorf("%q is no organization", p.Org)
 	}
+	contents := "read"
+	if p.Proposals {
+		contents = "write"
+	}
 	manifest, err = json.Marshal(map[string]any{
 		"name": p.Name, "url": p.URL, "redirect_url": p.RedirectURL, "public": false,
 		"hook_attributes": map[string]any{"url": p.HookURL, "active": true},
 		"default_permissions": map[string]string{
 			"checks": "write", "statuses": "write", "pull_requests": "write", "issues": "write",
-			"contents": "read", "members": "read", "metadata": "read", "merge_queues": "read",
+			"contents": contents, "members": "read", "metadata": "read", "merge_queues": "read",
 		},
 		"default_events": []string{
 			"push", "pull_request", "check_run", "check_suite", "issue_comment",

@@ -46,7 +46,9 @@ func newStage(t testing.TB, asApp bool) *stage {
 	s.server.Team("acme", "seconds", "leads", s.people[writer.ID])
 	if asApp {
 		s.app = s.server.App("argosy")
-		s.app.Install(githubtest.Everything(), s.repo)
+		permissions := githubtest.Everything()
+		permissions["contents"] = "write" // to propose changes
+		s.app.Install(permissions, s.repo)
 		s.self = s.app.Bot()
 	} else {
 		s.self = s.server.User("argosy")
@@ -72,7 +74,7 @@ func (s *stage) person(login string) forge.Person {
 // config is that of the stage's repository; a test may change it.
 func (s *stage) config() Config {
 	c := Config{BaseURL: s.server.URL, Repository: s.repo.Name, RepositoryID: s.repo.ID,
-		AllowHTTP: true, HookURL: "https://argosy.example/webhook/github"}
+		AllowHTTP: true, HookURL: "https://argosy.example/webhook/github", Proposals: true}
 	if s.app == nil {
 		c.Auth.Token = func(context.Context) (string, error) { return s.token, nil }
 	} else {
@@ -105,6 +107,12 @@ func (s *stage) Open(by forge.Person, title string) (int, fleet.Revision) {
 	p := s.repo.Open(s.people[by.ID], title, from)
 	return p.Number, fleet.Revision(p.Head)
 }
+
+func (s *stage) Write(path, text string) fleet.Revision {
+	return fleet.Revision(s.repo.Write(path, text))
+}
+
+func (s *stage) File(branch, path string) (string, bool) { return s.repo.File(branch, path) }
 
 func (s *stage) Push(number int) fleet.Revision {
 	return fleet.Revision(s.repo.Pull(number).Push())

@@ -45,6 +45,8 @@ type Config struct {
 	// workloads whose Pods, logs and events they see too (ADR 0085).
 	Reads          bool
 	ReadNamespaces []string
+	// Restarts lets people restart the workloads in ReadNamespaces (ADR 0096).
+	Restarts bool
 	// SelfUpgrade lets the agent change the image of its own Deployment, whose Pods work one after
 	// the other (ADR 0075).
 	SelfUpgrade bool
@@ -383,9 +385,14 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 // that the engine is dedicated to: then a weak isolation between tenants is reported and does not
 // block.
 func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) argocd.Options {
+	restarts := ""
+	if !a.c.Restarts {
+		restarts = "the admin of its cluster does not let the agent restart workloads; they set " +
+			"argocd.restarts of the chart argosy-agent (--restarts)"
+	}
 	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
 		Advise: spec.DedicatedTo == nil, NoParams: true, Shadows: true,
-		Inspects: a.c.Reads}
+		Inspects: a.c.Reads, NoRestarts: restarts}
 }
 
 // fitting drops the findings about the Argo CD of an autonomous cluster, whose people set it up: no

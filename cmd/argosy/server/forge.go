@@ -34,7 +34,7 @@ const leastSecret = 16
 func openForge(s settings.Settings, version string) (*github.Forge, error) {
 	f := s.Forge
 	c := github.Config{BaseURL: f.API, Repository: f.Repository, RepositoryID: f.RepositoryID,
-		AllowHTTP: f.AllowHTTP, UserAgent: "argosy/" + version}
+		AllowHTTP: f.AllowHTTP, UserAgent: "argosy/" + version, Proposals: f.Proposals}
 	if s.Listen.Public != "" {
 		c.HookURL = strings.TrimSuffix(s.Listen.Public, "/") + hookPath
 	}
@@ -176,6 +176,11 @@ func (v *Server) lead(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { v.pulls.reviewer.Run(ctx) })
+	if v.settings.Forge.Proposals {
+		proposer := webhook.Proposer{Forge: v.pulls.forge, Records: v.store.Pulls,
+			Files: branchFiles{v.mirror}, Branch: v.settings.Source.Branch, Log: v.log}
+		all.Go(func() { proposer.Run(ctx) })
+	}
 	for ctx.Err() == nil {
 		err := v.store.Pulls.Work(ctx, v.pulls.reviewer.Recheck)
 		if err != nil && ctx.Err() == nil {
@@ -183,6 +188,23 @@ func (v *Server) lead(ctx context.Context) {
 			pacing.Sleep(ctx, 5*time.Second)
 		}
 	}
+}
+
+// branchFiles reads files of the branch's head.
+type branchFiles struct{ mirror *gitrepo.Mirror }
+
+// File is webhook.Files.
+func (b branchFiles) File(ctx context.Context, path string) (webhook.BranchFile, error) {
+	head, fetched := b.mirror.Head()
+	if !fetched {
+		return webhook.BranchFile{}, errors.New("the config repo is not fetched yet")
+	}
+	blob, text, err := b.mirror.File(ctx, head.Commit, path)
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		err = webhook.ErrNoFile
+	}
+	return webhook.BranchFile{Commit: fleet.Revision(head.Commit), Blob: string(blob), Text: text},
+		err
 }
 
 // branchReviews finds the commits that a step of the branch consists of, for the reviewer to ask

@@ -183,7 +183,8 @@ func (v *Server) assemble() error {
 		Inspector: v.inspect,
 		Deciding:  v.store.Views, Decider: v.store.Decisions,
 		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
-		Sessions: v.store.Sessions, Lines: v.lineOf, Version: v.version, Hub: s.Listen.Public}
+		Sessions: v.store.Sessions, Lines: v.lineOf, Version: v.version, Hub: s.Listen.Public,
+		Proposals: s.Forge != nil && s.Forge.Proposals}
 	if err := v.signsIn(&config); err != nil {
 		return err
 	}

@@ -144,6 +144,7 @@ type Forge struct {
 	TokenFile      string   `yaml:"tokenFile,omitempty" doc:"File with a token, read at each use. With a token, checks are commit statuses."`
 	WebhookSecrets []string `yaml:"webhookSecretFiles,omitempty" doc:"Files with the secrets of signed deliveries to /webhook/github, read at each delivery; two during a rotation. Without any, Argosy accepts no delivery and polls the Git host at each sweep."`
 	DirectPush     []string `yaml:"directPush,omitempty" doc:"Accounts and teams whose pushes to the branch without a pull request count as reviewed by the platform: github:LOGIN, github:LOGIN#NUMBER (the number decides, whatever account has the login) or github:ORG/TEAM. Files that another account pushes are held until they are released. Requires webhookSecretFiles, since only deliveries name the account that pushed."`
+	Proposals      bool     `yaml:"proposals,omitempty" doc:"Open pull requests of Argosy's own: one that makes the rollbacks of a deployment lasting. Its account or App then needs the right to write to branches: protect source.branch." default:"false"`
 	Sweep          Duration `yaml:"sweep,omitempty" doc:"Interval of the search for open pull requests and lost deliveries, 10s to 1h." default:"5m"`
 	AllowHTTP      bool     `yaml:"allowHTTP,omitempty" doc:"Accept an http:// API. For a Git host on this machine only: the connection is not encrypted."`
 	CAFile         string   `yaml:"caFile,omitempty" doc:"File with the CA certificates of the Git host, for a private CA."`

@@ -65,6 +65,8 @@ type Install struct {
 	// ReadNamespaces are the namespaces of workloads whose Pods, logs and events it reads too. They
 	// need Reads.
 	ReadNamespaces []string
+	// Restarts lets people restart the workloads of Applications in ReadNamespaces (ADR 0096).
+	Restarts bool
 	// EgressOnly adds a NetworkPolicy that denies ingress and allows egress to DNS and the ports of
 	// the hub and the API server.
 	EgressOnly bool
@@ -130,6 +132,9 @@ func (in Install) CheckNamespaces() error {
 	in = in.withDefaults()
 	if len(in.ReadNamespaces) > 0 && !in.Reads {
 		return errors.New("--read-namespaces needs --reads")
+	}
+	if in.Restarts && len(in.ReadNamespaces) == 0 {
+		return errors.New("--restarts needs --read-namespaces")
 	}
 	for flag, names := range map[string][]string{
 		"--application-namespaces": in.ApplicationNamespaces,
@@ -383,6 +388,10 @@ func (in Install) furtherRules(namespace string) (rules []rbac.PolicyRule) {
 	}
 	if slices.Contains(in.ReadNamespaces, namespace) {
 		rules = append(rules, readRules()...)
+		if in.Restarts {
+			rules = append(rules, rbac.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{
+				"deployments", "statefulsets", "daemonsets"}, Verbs: []string{"get", "patch"}})
+		}
 	}
 	return rules
 }
@@ -511,6 +520,9 @@ func (in Install) Arguments() []string {
 	}
 	if len(in.ReadNamespaces) > 0 {
 		args = append(args, "--read-namespaces", strings.Join(in.ReadNamespaces, ","))
+	}
+	if in.Restarts {
+		args = append(args, "--restarts")
 	}
 	if in.SelfUpgrade {
 		args = append(args, "--self-upgrade", "--ops", fmt.Sprintf(":%d", opsPort))

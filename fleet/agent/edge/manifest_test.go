@@ -22,6 +22,7 @@ func TestManifestMatchesItsGoldenFile(t *testing.T) {
 	full.EgressOnly, full.PublicOnly = true, true
 	full.ApplicationNamespaces = []string{"shop-apps", "more-apps"}
 	full.Reads, full.ReadNamespaces = true, []string{"shop", "more-apps"}
+	full.Restarts = true
 	for name, in := range map[string]Install{"manifest.yaml": install(),
 		"manifest-full.yaml": full} {
 		got, err := in.Manifest()

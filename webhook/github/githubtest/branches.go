@@ -82,8 +82,13 @@ func getBranch(_ *Server, r *request) answer {
 	if a, ok := r.may("contents", "read", "read"); !ok {
 		return a
 	}
-	if r.inPath["branch"] != "main" {
+	b := r.repo.branches[r.inPath["branch"]]
+	if b == nil {
 		return problem(http.StatusNotFound, "Branch not found")
+	}
+	if r.inPath["branch"] != "main" {
+		return answer{status: http.StatusOK, body: object{"name": r.inPath["branch"],
+			"commit": object{"sha": b.head}, "protected": false}}
 	}
 	required := object{"enforcement_level": "off", "contexts": []any{}, "checks": []any{}}
 	if checks, ok := r.repo.classic["required_status_checks"].(object); ok {

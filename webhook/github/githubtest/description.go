@@ -130,6 +130,10 @@ func (d *description) find(method, path string) (*operation, map[string]string) 
 
 func match(template, path string) (map[string]string, bool) {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
+	if last := want[len(want)-1]; len(got) > len(want) && (last == "{path}" || last == "{ref}") {
+		n := len(want) - 1 // the rest of the path is one value
+		got = append(got[:n:n], url.PathEscape(strings.Join(got[n:], "/")))
+	}
 	if len(want) != len(got) {
 		return nil, false
 	}

@@ -15,6 +15,8 @@ type Pull struct {
 	Title  string
 	Draft  bool
 	Base   string // branch
+	Body   string
+	Ref    string // the head's branch
 
 	repo     *Repository
 	from     *Repository // where the head's branch is
@@ -43,7 +45,8 @@ func (r *Repository) Open(author *Account, title string, from *Repository) *Pull
 		from = r
 	}
 	r.number++
-	p := &Pull{Number: r.number, Head: r.s.commit(), Title: title, Base: "main", repo: r,
+	p := &Pull{Number: r.number, Head: r.s.commit(), Title: title, Base: "main",
+		Ref: "change", repo: r,
 		from: from, author: author, open: true, updated: r.s.tick()}
 	r.pulls = append(r.pulls, p)
 	return p
@@ -126,10 +129,11 @@ func (s *Server) pullObject(p *Pull) object {
 	}
 	out := object{
 		"id": int64(p.Number) + p.repo.ID*1000, "number": p.Number, "title": p.Title,
+		"body":  optional(p.Body),
 		"draft": p.Draft, "state": "closed", "user": author,
 		"html_url":   "https://github.test/" + p.repo.Name + "/pull/" + number(p.Number),
 		"created_at": stamp(p.updated), "updated_at": stamp(p.updated),
-		"head": object{"label": whose + ":change", "ref": "change", "sha": p.Head,
+		"head": object{"label": whose + ":" + p.Ref, "ref": p.Ref, "sha": p.Head,
 			"repo": s.repositoryObject(p.from), "user": s.accountObject(p.from.owner)},
 		"base": object{"label": owner + ":" + p.Base, "ref": p.Base, "sha": p.Head,
 			"repo": s.repositoryObject(p.repo), "user": s.accountObject(p.repo.owner)},
@@ -165,7 +169,9 @@ func listPulls(s *Server, r *request) answer {
 	list := []object{}
 	for _, p := range r.repo.pulls {
 		wanted := q.Get("state") == "all" || p.open == (q.Get("state") != "closed")
-		if wanted && (q.Get("base") == "" || q.Get("base") == p.Base) {
+		whose, _, _ := strings.Cut(p.from.Name, "/")
+		if wanted && (q.Get("base") == "" || q.Get("base") == p.Base) &&
+			(q.Get("head") == "" || q.Get("head") == whose+":"+p.Ref) {
 			list = append(list, s.pullObject(p))
 		}
 	}

@@ -22,6 +22,7 @@ type Repository struct {
 	hooks    []*Hook
 	number   int
 
+	branches map[string]*branch
 	merges   map[string]bool // the settings for merges
 	rulesets []*Ruleset      // of the branch main
 	classic  map[string]any  // its branch protection; nil for none
@@ -32,7 +33,8 @@ func (s *Server) Repository(owner *Account, name string, public bool) *Repositor
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &Repository{ID: s.id(), Name: owner.Login + "/" + name, Public: public, s: s, owner: owner,
-		grants: map[int64]string{owner.ID: "admin"},
+		grants:   map[int64]string{owner.ID: "admin"},
+		branches: map[string]*branch{"main": {head: s.commit(), files: map[string]string{}}},
 		merges: map[string]bool{"allow_merge_commit": true, "allow_squash_merge": true,
 			"allow_rebase_merge": true, "allow_auto_merge": false}}
 	s.repos[r.ID] = r

@@ -41,7 +41,7 @@ func run(from, to string) error {
 		if !ok {
 			return fmt.Errorf("%s has no path %s", from, p)
 		}
-		for _, method := range []string{"get", "post", "patch", "delete"} {
+		for _, method := range []string{"get", "post", "put", "patch", "delete"} {
 			if o, ok := item[method].(map[string]any); ok {
 				operations = append(operations, d.operation(strings.ToUpper(method), p, o))
 			}
