@@ -113,14 +113,15 @@ func (s *website) showAction(ctx context.Context, a pageAction, q url.Values) (s
 			shown.Resources = append(shown.Resources, mirror.ActionResource{Group: r.Group,
 				Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID})
 		}
-		list.Items = append(list.Items, coveredItem{r.ResourceRef.String(), r.Change})
+		list.Items = append(list.Items, coveredItem{Name: r.ResourceRef.String(), Detail: r.Change})
 	}
 	if len(list.Items) > 0 {
 		shown.Lists = append(shown.Lists, list)
 	}
 	if a.kind == mirror.ActionRollback {
 		// the time of the last report changes by itself
-		shown.Lists, shown.Informs = append(shown.Lists, healthyList(p.Healthy)), true
+		shown.Lists, shown.Informs = append(shown.Lists, healthyList(id, p.Healthy)),
+			true
 	}
 	if p.Note != "" {
 		shown.Notes = append(shown.Notes, upperFirst(p.Note)+".")
@@ -153,14 +154,18 @@ func (s *website) commitAction(ctx context.Context, a pageAction, q url.Values,
 	return "/operations/" + made.Body.Operation, nil
 }
 
-func healthyList(all []mirror.HealthyRevision) coveredList {
+// healthyList links each revision to what a rollback to it would do.
+func healthyList(id fleet.ApplicationID, all []mirror.HealthyRevision) coveredList {
 	list := coveredList{Title: "Revisions with which it was Healthy"}
 	for _, r := range all {
 		detail := "since " + r.FirstAt.UTC().Format(time.DateTime) + " UTC"
 		if r.Runs {
 			detail += ", runs now"
 		}
-		list.Items = append(list.Items, coveredItem{r.Revision, detail})
+		chosen := url.Values{"tenant": {string(id.Tenant)}, "revision": {r.Revision},
+			"deployment": {string(id.Deployment)}, "environment": {string(id.Environment)}}
+		list.Items = append(list.Items, coveredItem{Name: r.Revision, Detail: detail,
+			Href: "/do/rollback?" + chosen.Encode()})
 	}
 	return list
 }
@@ -249,8 +254,8 @@ func (s *website) coveredBy(ctx context.Context, scope mirror.StopScope, name st
 		tenants, next, err := s.reader.Tenants(ctx, caller.Scope(), view.Filter{}, page)
 		list := coveredList{Title: "Tenants", More: next != ""}
 		for _, t := range tenants {
-			list.Items = append(list.Items, coveredItem{string(t.Name),
-				plural(t.Counts.Applications, "Application")})
+			list.Items = append(list.Items, coveredItem{Name: string(t.Name),
+				Detail: plural(t.Counts.Applications, "Application")})
 		}
 		return []coveredList{list}, s.answer(ctx, "tenants", err)
 	}
@@ -265,8 +270,8 @@ func (s *website) coveredBy(ctx context.Context, scope mirror.StopScope, name st
 		if e.Engine != "" {
 			detail += " on " + string(e.Engine)
 		}
-		list.Items = append(list.Items, coveredItem{string(e.Tenant) + "/" + string(e.Name),
-			detail})
+		list.Items = append(list.Items, coveredItem{Name: string(e.Tenant) + "/" + string(e.Name),
+			Detail: detail})
 	}
 	return []coveredList{list}, s.answer(ctx, "environments", err)
 }
@@ -322,7 +327,7 @@ func stopItem(stop mirror.Stop) coveredItem {
 	if stop.Reason != "" {
 		detail = stop.Reason + ", " + detail
 	}
-	return coveredItem{stopText(stop.Scope, stop.Name), detail}
+	return coveredItem{Name: stopText(stop.Scope, stop.Name), Detail: detail}
 }
 
 func (s *website) commitResume(ctx context.Context, q url.Values, shown shownChange,
@@ -362,11 +367,11 @@ func (s *website) showRelease(ctx context.Context, q url.Values) (shownChange, e
 		}
 		list := coveredList{Title: upperFirst(of) + ": " + string(h.Reason) + ": " + h.Message}
 		for _, item := range h.Items {
-			list.Items = append(list.Items, coveredItem{string(item.Kind) + " " + item.Name,
-				"on " + string(item.Engine)})
+			list.Items = append(list.Items, coveredItem{Name: string(item.Kind) + " " + item.Name,
+				Detail: "on " + string(item.Engine)})
 		}
 		for _, path := range h.Paths {
-			list.Items = append(list.Items, coveredItem{path, "file"})
+			list.Items = append(list.Items, coveredItem{Name: path, Detail: "file"})
 		}
 		shown.Lists = append(shown.Lists, list)
 	}
@@ -449,8 +454,8 @@ func waveLists(r mirror.Rollout, verb mirror.RolloutVerb) (lists []coveredList) 
 		list := coveredList{Title: fmt.Sprintf("Wave %d: %s", i+1, wave.Name)}
 		for _, m := range r.Members {
 			if m.Wave == i {
-				list.Items = append(list.Items, coveredItem{string(r.Tenant) + "/" +
-					string(r.Deployment) + "@" + string(m.Environment), string(m.State)})
+				list.Items = append(list.Items, coveredItem{Name: string(r.Tenant) + "/" +
+					string(r.Deployment) + "@" + string(m.Environment), Detail: string(m.State)})
 			}
 		}
 		lists = append(lists, list)

@@ -66,7 +66,7 @@ type (
 		Items []coveredItem
 		More  bool // the list is longer
 	}
-	coveredItem struct{ Name, Detail string }
+	coveredItem struct{ Name, Detail, Href string } // Href: what a choice of it would do
 	// changeOption is a choice of the person before the confirmation.
 	changeOption struct {
 		Field, Label, Value string

@@ -89,7 +89,7 @@ func (e *editor) set(spec *fleet.DeploymentSpec, revision string) error {
 func (e *editor) setSources(sources []fleet.Source, at node, revision string) error {
 	revisions := strings.Split(revision, ",")
 	if len(revisions) != len(sources) {
-		return fmt.Errorf("it has %d sources, and %d revisions are to be declared", len(sources),
+		return fmt.Errorf("it has %d sources, and there are %d revisions", len(sources),
 			len(revisions))
 	}
 	for i := range sources {

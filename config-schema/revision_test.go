@@ -32,8 +32,8 @@ func TestTheRevisionOfAnEnvironmentIsWrittenIntoItsFile(t *testing.T) {
 		return strings.Replace(deploymentFile, "# the end", overrides+"# the end", 1)
 	}
 	block := "  overrides:\n    # for tests\n    - environment: staging # often\n      namespace: shop-s\n"
-	several := strings.NewReplacer("  source:\n    repoURL", "  sources:\n    - repoURL", "    path: deploy",
-		"      path: deploy", "    targetRevision: v2.0.0   # released on Monday",
+	several := strings.NewReplacer("  source:\n    repoURL", "  sources:\n    - repoURL",
+		"    path: deploy", "      path: deploy", "    targetRevision: v2.0.0   # released on Monday",
 		"      targetRevision: 'v2.0.0'   # released on Monday\n    - {ref: values, "+
 			"repoURL: https://git.example.com/acme/v.git, targetRevision: main}").Replace(only)
 	for name, c := range map[string]struct{ text, revision, want string }{
@@ -50,8 +50,8 @@ func TestTheRevisionOfAnEnvironmentIsWrittenIntoItsFile(t *testing.T) {
 			with(strings.Replace(strings.Replace(block, "staging", "prod", 1), "often\n",
 				"often\n      source:\n        targetRevision: "+pinned+"\n", 1))},
 		"in its override on one line": {with("  overrides:\n    - {environment: prod, namespace: s}\n"),
-			pinned, with("  overrides:\n    - {environment: prod, source: {targetRevision: " + pinned +
-				"}, namespace: s}\n")},
+			pinned, with("  overrides:\n    - {environment: prod, source: {targetRevision: " +
+				pinned + "}, namespace: s}\n")},
 		"in the source of its override": {
 			with("  overrides:\n    - environment: prod\n      source:\n        path: a\n"), pinned,
 			with("  overrides:\n    - environment: prod\n      source:\n        targetRevision: " +
@@ -64,16 +64,17 @@ func TestTheRevisionOfAnEnvironmentIsWrittenIntoItsFile(t *testing.T) {
 			with("  overrides:\n    - environment: prod\n      source: {targetRevision: \"main\"}\n"),
 			pinned, with("  overrides:\n    - environment: prod\n      source: {targetRevision: " +
 				pinned + "}\n")},
-		"a number":              {only, "12345678", strings.Replace(only, "v2.0.0", `"12345678"`, 1)},
+		"a number": {only, "12345678", strings.Replace(only, "v2.0.0",
+			`"12345678"`, 1)},
 		"what is there already": {deploymentFile, "v2.0.0", deploymentFile},
 		"what is there already in quotes": {
-			with("  overrides: [{environment: prod, source: {targetRevision: \"main\"}}]\n"), "main",
-			with("  overrides: [{environment: prod, source: {targetRevision: \"main\"}}]\n")},
+			with("  overrides: [{environment: prod, source: {targetRevision: \"main\"}}]\n"),
+			"main", with("  overrides: [{environment: prod, source: {targetRevision: \"main\"}}]\n")},
 		"with carriage returns": {strings.ReplaceAll(deploymentFile, "\n", "\r\n"), pinned,
 			strings.ReplaceAll(with("  overrides:\n    - environment: prod\n      source:\n"+
 				"        targetRevision: "+pinned+"\n"), "\n", "\r\n")},
-		"of several sources": {several, "v1.9.0," + pinned, strings.NewReplacer("'v2.0.0'", "v1.9.0",
-			"targetRevision: main", "targetRevision: "+pinned).Replace(several)},
+		"of several sources": {several, "v1.9.0," + pinned, strings.NewReplacer("'v2.0.0'",
+			"v1.9.0", "targetRevision: main", "targetRevision: "+pinned).Replace(several)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := SetRevision(deploymentOf(c.text), "prod", c.revision)

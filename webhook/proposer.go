@@ -44,8 +44,8 @@ type Files interface {
 }
 
 // Proposer opens pull requests that make rollbacks lasting, one for each deployment, and closes
-// them when the rollbacks end otherwise. It works on the replica that applies the branch. What it
-// does can be repeated.
+// them when the rollbacks end otherwise. It works on the replica that applies the branch. Each
+// step can be repeated.
 type Proposer struct {
 	Forge   Proposals
 	Records LastingRecords
@@ -112,8 +112,8 @@ func (p *Proposer) step(ctx context.Context, l forge.Lasting) error {
 	return p.Records.SaveLasting(ctx, l, 0)
 }
 
-// propose opens the pull request, or changes the open one. What cannot be declared by a change of
-// the file is a result, and no error.
+// propose opens the pull request, or changes the open one. A revision that no change of the file
+// can declare is a result, and no error.
 func (p *Proposer) propose(ctx context.Context, l forge.Lasting, path string, file BranchFile) (
 	forge.Lasting, error) {
 	text, why := file.Text, ""

@@ -108,8 +108,8 @@ func TestARollbackIsMadeLastingByOnePullRequest(t *testing.T) {
 	l.now.Rollbacks = append([]forge.Rollback{{Environment: "dev", Operation: "op2",
 		Revision: "v1"}}, l.now.Rollbacks...)
 	l.check()
-	if pull := l.repo.Pull(l.now.Proposed.Number); !strings.Contains(l.branch(), "targetRevision: v1\n") ||
-		pull.Title != "Keep acme/shop in 2 environments at earlier revisions" {
+	pull = l.repo.Pull(l.now.Proposed.Number)
+	if !strings.Contains(l.branch(), "targetRevision: v1\n") || pull.Title != "Keep acme/shop in 2 environments at earlier revisions" {
 		t.Errorf("of two rollbacks: %q\n%s", pull.Title, l.branch())
 	}
 	l.now.Rollbacks = nil
@@ -153,7 +153,7 @@ func TestAPullRequestThatAPersonClosesIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMadeLastingSaysWhy(t *testing.T) {
+func TestARollbackThatCannotBeMadeLastingHasAReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text, why string

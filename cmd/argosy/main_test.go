@@ -86,6 +86,29 @@ func workloads() mirror.Tree {
 		node("", "Service", "checkout", -1)}}
 }
 
+// checkoutResources are the resources of the workloads' Application.
+func checkoutResources() apitest.Resources {
+	ago := func(d time.Duration) *time.Time {
+		at := time.Now().Add(-d)
+		return &at
+	}
+	deployment := mirror.ResourceRef{Group: "apps", Kind: "Deployment", Namespace: "shop",
+		Name: "checkout", UID: "Deploymentcheckout"}
+	pod := mirror.ResourceRef{Kind: "Pod", Namespace: "shop", Name: "db-0", UID: "Poddb-0"}
+	return apitest.Resources{Tree: workloads(),
+		Diff: mirror.ApplicationDiff{Same: 7, Resources: []mirror.ResourceDiff{{
+			ResourceRef: deployment, Change: mirror.ResourceUpdated,
+			Diff: "@@ -1,1 +1,1 @@\n-  replicas: 2\n+  replicas: 3\n"}}},
+		Events: []mirror.ResourceEvent{{Resource: pod, Type: "Warning", Reason: "BackOff",
+			Message: "Back-off restarting failed container \x1b[31mred", Count: 61,
+			LastAt: ago(time.Minute), Source: "kubelet"}},
+		Details: []mirror.ResourceDetail{{ResourceRef: pod, Version: "v1",
+			Live:       "apiVersion: v1\nkind: Pod\n",
+			Containers: []mirror.Container{{Name: "db", Image: "db:1"}}}},
+		Logs: map[string][]mirror.LogLine{"db-0/db": {{At: ago(time.Minute), Text: "ready"},
+			{Text: "panic: \x1b[31mred"}}}}
+}
+
 // serve serves the mirror by the real API until the test ends.
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
 	server := api.New(
@@ -96,7 +119,7 @@ func serve(store *apitest.Store, onEnd func(func())) (url string) {
 				Simulator:   store},
 			Decider: store, Tokens: store, Agents: store, Version: "test",
 			Inspector: apitest.NewInspector(map[fleet.ApplicationID]apitest.Resources{
-				drawnID: {Tree: workloads()}})})
+				drawnID: checkoutResources()})})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})

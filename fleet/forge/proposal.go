@@ -8,9 +8,9 @@ import (
 
 // Proposal is a change of one file of the config repo, as Argosy proposes it by a pull request.
 type Proposal struct {
-	Base   string         // the branch that it is to be merged into
+	Base   string         // the branch that it changes
 	From   fleet.Revision // a commit of the base, which the text is made from
-	Branch string         // of the pull request, without refs/heads/; nobody else's
+	Branch string         // of the pull request alone, without refs/heads/
 	Path   string
 	Text   []byte
 	Title  string // also the commit's subject

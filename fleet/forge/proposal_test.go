@@ -24,22 +24,38 @@ func TestWhatIsDoneAboutThePullRequestOfRollbacks(t *testing.T) {
 		"a rollback": {forge.Lasting{Rollbacks: one, Due: true}, forge.LastingPropose},
 		"a rollback whose revision is not known any more": {forge.Lasting{Due: true,
 			Rollbacks: []forge.Rollback{{Operation: "op-1"}}}, forge.LastingKeep},
-		"nothing new":                {with(open, func(*forge.Lasting) {}), forge.LastingKeep},
-		"another rollback":           {with(open, func(l *forge.Lasting) { l.Rollbacks = two }), forge.LastingPropose},
-		"another file":               {with(open, func(l *forge.Lasting) { l.Blob = "a" }), forge.LastingPropose},
-		"another file, not due":      {with(open, func(l *forge.Lasting) { l.Blob, l.Due = "a", false }), forge.LastingKeep},
-		"the rollback has ended":     {with(open, func(l *forge.Lasting) { l.Rollbacks = nil }), forge.LastingWithdraw},
-		"merged, the rollback lasts": {with(open, func(l *forge.Lasting) { l.Pull = forge.PullMerged }), forge.LastingEnd},
-		"merged, not due":            {with(open, func(l *forge.Lasting) { l.Pull, l.Due = forge.PullMerged, false }), forge.LastingEnd},
-		"closed before":              {with(open, func(l *forge.Lasting) { l.State = forge.LastingClosed }), forge.LastingKeep},
+		"nothing new": {with(open, func(*forge.Lasting) {}), forge.LastingKeep},
+		"another rollback": {with(open, func(l *forge.Lasting) {
+			l.Rollbacks = two
+		}), forge.LastingPropose},
+		"another file": {with(open, func(l *forge.Lasting) { l.Blob = "a" }), forge.LastingPropose},
+		"another file, not due": {with(open, func(l *forge.Lasting) {
+			l.Blob, l.Due = "a", false
+		}), forge.LastingKeep},
+		"the rollback has ended": {with(open, func(l *forge.Lasting) {
+			l.Rollbacks = nil
+		}), forge.LastingWithdraw},
+		"merged, the rollback lasts": {with(open, func(l *forge.Lasting) {
+			l.Pull = forge.PullMerged
+		}), forge.LastingEnd},
+		"merged, not due": {with(open, func(l *forge.Lasting) {
+			l.Pull, l.Due = forge.PullMerged, false
+		}), forge.LastingEnd},
+		"closed before": {with(open, func(l *forge.Lasting) {
+			l.State = forge.LastingClosed
+		}), forge.LastingKeep},
 		"closed before, and another rollback": {with(open, func(l *forge.Lasting) {
 			l.State, l.Rollbacks = forge.LastingClosed, two
 		}), forge.LastingPropose},
 		"closed for two, of which one has ended": {with(open, func(l *forge.Lasting) {
 			l.State, l.Covers = forge.LastingClosed, []string{"op-2", "op-1"}
 		}), forge.LastingKeep},
-		"impossible":                   {with(open, func(l *forge.Lasting) { l.State = forge.LastingImpossible }), forge.LastingKeep},
-		"impossible, and another file": {with(open, func(l *forge.Lasting) { l.State, l.Blob = forge.LastingImpossible, "a" }), forge.LastingPropose},
+		"impossible": {with(open, func(l *forge.Lasting) {
+			l.State = forge.LastingImpossible
+		}), forge.LastingKeep},
+		"impossible, and another file": {with(open, func(l *forge.Lasting) {
+			l.State, l.Blob = forge.LastingImpossible, "a"
+		}), forge.LastingPropose},
 		"closed, and the rollback has ended": {with(open, func(l *forge.Lasting) {
 			l.State, l.Rollbacks = forge.LastingClosed, nil
 		}), forge.LastingKeep},

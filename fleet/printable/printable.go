@@ -99,6 +99,13 @@ func rewritten(b []byte, escape func(*strings.Builder, rune)) []byte {
 	shown := func(r rune) bool { return Is(r) || r == '\n' || r == '\t' }
 	first := 0
 	for first < len(b) {
+		if c := b[first]; c < utf8.RuneSelf { // most of a page is
+			if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+				break
+			}
+			first++
+			continue
+		}
 		r, size := utf8.DecodeRune(b[first:])
 		if !shown(r) || r == utf8.RuneError && size == 1 {
 			break

@@ -32,7 +32,10 @@ func (s *Views) Matrix(ctx context.Context, scope view.Scope, by view.Filter,
 		applications, err = read(ctx, tx, scanApplication, sqlApplications+of.where()+
 			` ORDER BY d.tenant, d.deployment, d.environment LIMIT `+
 			strconv.Itoa(maxPage*view.MaxColumns), of.args...)
-		return err
+		if err != nil {
+			return err
+		}
+		return completeApplications(ctx, tx, applications)
 	})
 	if err != nil {
 		return view.Matrix{}, err

@@ -36,12 +36,21 @@ func (s *Views) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
 			return t, err
 		},
 		key: func(t view.Tenant) []string { return []string{string(t.Name)} },
-	}, f, page, completeTenants)
+	}, f, page, func(ctx context.Context, tx pgx.Tx, tenants []view.Tenant) error {
+		return s.completeTenants(ctx, tx, scope, tenants)
+	})
 }
 
-func completeTenants(ctx context.Context, tx pgx.Tx, tenants []view.Tenant) error {
+func (s *Views) completeTenants(ctx context.Context, tx pgx.Tx, scope view.Scope,
+	tenants []view.Tenant) error {
 	names := column(tenants, func(t view.Tenant) pair { return pair{string(t.Name), ""} })
-	counts, err := countStates(ctx, tx, "d.tenant", "''", names)
+	var counts map[pair]stateCounts
+	var err error
+	if scope.Tenant == "" && len(names) > countedAlone {
+		counts, _, err = s.tallies.count(ctx, tx, false)
+	} else {
+		counts, err = countStates(ctx, tx, "d.tenant", "''", names)
+	}
 	if err != nil {
 		return err
 	}
@@ -383,7 +392,7 @@ var sqlApplications = `SELECT d.tenant, d.environment, d.deployment, d.name, d.e
 			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
 			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
-			` + sqlImages + `, coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, ` + sqlSilent + `, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
+			` + sqlImages + `, coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
 	fromRows +
 	`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`
@@ -501,6 +510,43 @@ func (f *filter) known(column, state, silent string) {
 	}
 }
 
+// completeApplications adds since when engines are silent, of which each is asked about once, and
+// the pull requests of rollbacks.
+func completeApplications(ctx context.Context, tx pgx.Tx, all []view.Application) error {
+	engines := column(all, func(a view.Application) string { return string(a.Engine) })
+	slices.Sort(engines)
+	type silent struct {
+		engine fleet.EngineName
+		since  *time.Time
+	}
+	found, err := read(ctx, tx, func(row pgx.CollectableRow) (s silent, err error) {
+		return s, row.Scan(&s.engine, &s.since)
+	}, `SELECT engine, silent_since(engine) FROM unnest($1::text[]) AS engine`,
+		slices.Compact(engines))
+	if err != nil {
+		return err
+	}
+	since := map[fleet.EngineName]*time.Time{}
+	for _, s := range found {
+		since[s.engine] = s.since
+	}
+	for i := range all {
+		unseen(&all[i], since[all[i].Engine])
+	}
+	return addRollbackPulls(ctx, tx, all)
+}
+
+// unseen makes the states of an Application unknown since its engine or cluster was last seen.
+func unseen(a *view.Application, since *time.Time) {
+	if since == nil {
+		return
+	}
+	if a.LastSeenAt == nil || since.Before(*a.LastSeenAt) {
+		a.LastSeenAt = since
+	}
+	a.Sync, a.Health = mirror.SyncUnknown, mirror.HealthUnknown
+}
+
 func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 	var a view.Application
 	var u unreachable
@@ -509,11 +555,9 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 		&body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
 		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message,
 		&a.Resources, &a.ObservedAt, &a.Images,
-		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.LastSeenAt, &a.DeletionBlocked)
+		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.DeletionBlocked)
 	a.Unreachable = u.view()
-	if a.LastSeenAt != nil {
-		a.Sync, a.Health = mirror.SyncUnknown, mirror.HealthUnknown
-	}
+	unseen(&a, u.since)
 	if err != nil {
 		return a, err
 	}
@@ -572,7 +616,7 @@ func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 					'leftovers', (SELECT count(*) FROM desired d WHERE d.engine = e.name AND d.absent)) FROM evacuations t WHERE t.engine = e.name),
 				(SELECT ` + sqlFence + ` FROM fences f WHERE f.engine = e.name)` + fromEngines,
 		key: func(e view.Engine) []string { return []string{string(e.Name)} },
-	}, f, page, completeEngines)
+	}, f, page, s.completeEngines)
 }
 
 // fromEngines joins the declared Engines, e, with their reports, g, their lease, l, and for an
@@ -642,20 +686,14 @@ func withoutAgent(e *view.Engine, joined bool, seen *time.Time) {
 	}
 }
 
-func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) error {
+func (s *Views) completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) error {
 	names := column(engines, func(e view.Engine) pair { return pair{string(e.Name), ""} })
-	counts, err := countStates(ctx, tx, "d.engine", "''", names)
+	counts, pending, err := s.countEngines(ctx, tx, names)
 	if err != nil {
 		return err
 	}
 	placed, err := tally(ctx, tx, names, `
 		SELECT engine, '', count(*) FROM placements WHERE (engine, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
-	if err != nil {
-		return err
-	}
-	pending, err := tally(ctx, tx, names, `
-		SELECT d.engine, '', count(*)`+fromRows+`
-		WHERE (d.engine, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) AND pending(d.seq, s.seq, s.state) GROUP BY 1`)
 	if err != nil {
 		return err
 	}
@@ -679,6 +717,29 @@ func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) erro
 		}
 	}
 	return nil
+}
+
+// countEngines counts the Applications of each engine, and all rows that it has not applied.
+func (s *Views) countEngines(ctx context.Context, tx pgx.Tx, names []pair) (
+	counts map[pair]stateCounts, pending map[pair]int, err error) {
+	const rowsPending = fromRows +
+		`WHERE d.engine = ANY ($1::text[]) AND $2::text[] IS NOT NULL AND pending(d.seq, s.seq, s.state)`
+	if len(names) <= countedAlone {
+		if counts, err = countStates(ctx, tx, "d.engine", "''", names); err == nil {
+			pending, err = tally(ctx, tx, names, `SELECT d.engine, '', count(*)`+rowsPending+
+				` GROUP BY 1`)
+		}
+		return counts, pending, err
+	}
+	if counts, pending, err = s.tallies.count(ctx, tx, true); err != nil {
+		return nil, nil, err
+	}
+	others, err := tally(ctx, tx, names, `SELECT d.engine, '', count(*)`+rowsPending+
+		` AND d.kind IN ('AppProject', 'Cluster', 'Repository') GROUP BY 1`)
+	for name, n := range others {
+		pending[name] += n
+	}
+	return counts, pending, err
 }
 
 // waitingOn returns the first objects of each engine, without its Applications, that are not as

@@ -18,8 +18,8 @@ import (
 func (s *Pulls) Lasting(ctx context.Context) ([]forge.Lasting, error) {
 	all, err := collect(ctx, s.database, func(row pgx.CollectableRow) (l forge.Lasting, err error) {
 		return l, row.Scan(&l.Deployment.Tenant, &l.Deployment.Name, &l.Rollbacks, &l.Pull, &l.Due,
-			&l.State, &l.Covers, &l.Blob, &l.Branch, &l.Proposed.Number, &l.Proposed.URL, &l.Message,
-			&l.Attempts)
+			&l.State, &l.Covers, &l.Blob, &l.Branch, &l.Proposed.Number, &l.Proposed.URL,
+			&l.Message, &l.Attempts)
 	}, `
 		WITH rolled AS (
 			SELECT h.tenant, h.deployment, jsonb_agg(jsonb_build_object('environment', h.environment, 'operation', h.operation,
@@ -54,8 +54,8 @@ func (s *Pulls) SaveLasting(ctx context.Context, l forge.Lasting, again time.Dur
 	return wrap(err, "pull request of the rollbacks of deployment %s", l.Deployment)
 }
 
-// completeApplications adds the pull requests of rollbacks. It reads nothing where none is in force.
-func completeApplications(ctx context.Context, tx pgx.Tx, all []view.Application) error {
+// addRollbackPulls adds the pull requests of rollbacks. It reads nothing where none is in force.
+func addRollbackPulls(ctx context.Context, tx pgx.Tx, all []view.Application) error {
 	var tenants, deployments []string
 	for _, a := range all {
 		if mirror.RollbackOf(a.Hold) != "" {
@@ -72,8 +72,8 @@ func completeApplications(ctx context.Context, tx pgx.Tx, all []view.Application
 		of     view.RollbackPull
 	}
 	found, err := read(ctx, tx, func(row pgx.CollectableRow) (e entry, err error) {
-		return e, row.Scan(&e.id.Tenant, &e.id.Name, &e.covers, &e.of.State, &e.of.Number, &e.of.URL,
-			&e.of.Message)
+		return e, row.Scan(&e.id.Tenant, &e.id.Name, &e.covers, &e.of.State, &e.of.Number,
+			&e.of.URL, &e.of.Message)
 	}, `
 		SELECT tenant, deployment, covers, state, number, url, message FROM lasting_rollbacks
 		WHERE (tenant, deployment) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND tenant_uid = live_tenant(tenant)`,

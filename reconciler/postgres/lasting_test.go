@@ -38,21 +38,21 @@ func TestThePullRequestOfRollbacksFollowsThem(t *testing.T) {
 	l := only()
 	want := []forge.Rollback{{Environment: "dev", Operation: "gone"}, {Environment: "prod",
 		Operation: "op1", Revision: "v0", By: "token:ops", Note: "faulty"}}
-	if l.Deployment.String() != "acme/a" || !slices.Equal(l.Rollbacks, want) || !l.Due || l.Pull != "" ||
-		l.State != forge.LastingNone {
+	if l.Deployment.String() != "acme/a" || !slices.Equal(l.Rollbacks, want) || !l.Due ||
+		l.Pull != "" || l.State != forge.LastingNone {
 		t.Errorf("%+v", l)
 	}
 	exec(t, url, `DELETE FROM sync_holds WHERE environment = 'dev'`)
 	l = only().Begin("blob")
-	l.State, l.Proposed = forge.LastingOpen, forge.Proposed{Number: 7, URL: "https://git.example.com/7"}
-	l.Message, l.Attempts = "busy", 2
+	l.Proposed = forge.Proposed{Number: 7, URL: "https://git.example.com/7"}
+	l.State, l.Message, l.Attempts = forge.LastingOpen, "busy", 2
 	check(t, s.Pulls.SaveLasting(t.Context(), l, time.Hour))
 	exec(t, url, `INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body)
 		VALUES (7, 'open', '', false, '{}', '{}', '{}')`)
 	got := only()
-	if got.Due || got.Pull != forge.PullOpen || got.State != forge.LastingOpen || got.Branch != l.Branch ||
-		got.Proposed != l.Proposed || got.Blob != "blob" || got.Attempts != 2 || got.Message != "busy" ||
-		!slices.Equal(got.Covers, []string{"op1"}) {
+	if got.Due || got.Pull != forge.PullOpen || got.State != forge.LastingOpen ||
+		got.Branch != l.Branch || got.Proposed != l.Proposed || got.Blob != "blob" ||
+		got.Attempts != 2 || got.Message != "busy" || !slices.Equal(got.Covers, []string{"op1"}) {
 		t.Errorf("%+v", got)
 	}
 

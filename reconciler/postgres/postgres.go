@@ -112,6 +112,7 @@ type database struct {
 	tracer  pgx.QueryTracer
 	log     *slog.Logger
 	uses    *uses
+	tallies *tallies
 }
 
 func newStore(d *database) *Store {
@@ -146,7 +147,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	s := newStore(
 		&database{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{},
-			uses: &uses{}})
+			uses: &uses{}, tallies: newTallies()})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

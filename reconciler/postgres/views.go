@@ -170,6 +170,7 @@ func (s *database) withinOf(ctx context.Context, from *pgxpool.Pool, scope view.
 				batch.Queue(`SELECT set_config('argosy.tenant', $1, true)`,
 					text(string(scope.Tenant)))
 				batch.Queue(`SET LOCAL ROLE argosy_reader`)
+				batch.Queue(sqlKeepPlans)
 				if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 					return err
 				}

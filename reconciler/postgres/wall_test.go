@@ -158,6 +158,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 	exec(t, url, notificationOfEveryTenant)
 	exec(t, url, commitOfEveryTenant)
 	exec(t, url, healthyOfEveryTenant)
+	exec(t, url, `INSERT INTO lasting_rollbacks
+		SELECT t.tenant, t.uid, 'web', 'Open', '{}', '', '', 1, '', '', 0, now() FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}

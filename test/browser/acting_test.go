@@ -19,7 +19,9 @@ import (
 	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 	"argosy.dev/argosy/signin"
@@ -161,6 +163,9 @@ func TestAPersonActsFromThePage(t *testing.T) {
 			t.Error("the operation's page was loaded again")
 		}
 
+		b.rollsBack(s, width)
+		b.approves(s, width)
+
 		b.visit("/tenants/acme")
 		b.click(`a[href^="/do/stop"]`)
 		b.see("form.confirm button")
@@ -196,4 +201,74 @@ func TestAPersonActsFromThePage(t *testing.T) {
 		b.click(`details.menu form[action="/signout"] button`)
 		b.see(".providers a")
 	}
+}
+
+// rollsBack chooses a revision that was Healthy, and sees what pauses automation afterwards.
+func (b *tab) rollsBack(s *site, width int64) {
+	b.t.Helper()
+	b.visit(checkoutPage)
+	b.click(`.actions a[href^="/do/rollback"]`)
+	b.see(`form.confirm a[href*="revision="]`)
+	if got := b.text("main"); !strings.Contains(got, "needs one of the listed revisions") ||
+		!strings.Contains(got, "runs now") {
+		b.t.Errorf("without a revision: %s", got)
+	}
+	b.noSerious("revisions")
+	b.click(`form.confirm a[href*="` + commit(5) + `"]`)
+	b.see("form.confirm button")
+	if got := b.text("main"); !strings.Contains(got, "its automation is paused until") {
+		b.t.Errorf("the confirmation: %s", got)
+	}
+	b.picture(fmt.Sprint("confirm-rollback-", width))
+	b.click("form.confirm button")
+	b.until(`location.pathname.startsWith("/operations/")`)
+	s.store.Change(func(m *apitest.Mirror) {
+		for i := range m.Applications {
+			if a := &m.Applications[i]; a.Tenant == "acme" && a.Deployment == "checkout" &&
+				a.Environment == "prod" {
+				a.Hold = mirror.RollbackHold("06h2")
+				a.RollbackPull = &view.RollbackPull{State: forge.LastingOpen, Number: 42,
+					URL: "https://git.example.com/platform/config/pulls/42"}
+			}
+		}
+	})
+	b.visit(checkoutPage)
+	if got := b.text("main"); !strings.Contains(got, "Automation is paused by rollback 06h2") ||
+		!strings.Contains(got, "Merge pull request #42") {
+		b.t.Errorf("the Application's page: %s", got)
+	}
+	b.see(`a[href="https://git.example.com/platform/config/pulls/42"]`)
+	b.noSerious("rolled back")
+	b.picture(fmt.Sprint("rolled-back-", width))
+	s.store.Change(func(m *apitest.Mirror) {
+		for i := range m.Applications {
+			m.Applications[i].Hold, m.Applications[i].RollbackPull = "", nil
+		}
+	})
+}
+
+// approves approves the next wave of a rollout.
+func (b *tab) approves(s *site, width int64) {
+	b.t.Helper()
+	s.store.Change(func(m *apitest.Mirror) {
+		m.Rollouts = []mirror.Rollout{{ID: "r-1", Tenant: "acme", Deployment: "checkout",
+			State: mirror.RolloutAwaits, BegunAt: now, Since: now, Revision: head,
+			Waves: []mirror.RolloutWave{{Name: "staging", State: mirror.WaveDone, Since: now},
+				{Name: "production", Approval: true, State: mirror.WaveAwaits, Since: now}},
+			Members: []mirror.RolloutMember{
+				{Environment: "staging", State: mirror.MemberHealthy, Since: now},
+				{Environment: "prod", Wave: 1, State: mirror.MemberWaiting, Since: now}}}}
+	})
+	b.visit("/tenants/acme/rollouts/checkout")
+	b.click(`a[href^="/do/approve-rollout"]`)
+	b.see("form.confirm button")
+	if got := b.text("form.confirm"); !strings.Contains(got, "acme/checkout@prod") ||
+		strings.Contains(got, "@staging") {
+		b.t.Errorf("the approval lists %q", got)
+	}
+	b.noSerious("approval")
+	b.picture(fmt.Sprint("confirm-approval-", width))
+	b.click("form.confirm button")
+	b.until(`location.pathname === "/tenants/acme/rollouts/checkout" &&
+		document.querySelector("main").innerText.includes("approve by ")`)
 }

@@ -74,6 +74,11 @@ func seeded() apitest.Mirror {
 	for _, t := range []fleet.TenantName{"acme", "globex", "initech"} {
 		seedTenant(&m, t)
 	}
+	m.Healthy = []apitest.HealthyRevisions{{Application: fleet.ApplicationID{Tenant: "acme",
+		Deployment: "checkout", Environment: "prod"}, Revisions: []mirror.HealthyRevision{
+		{Revision: commit(6), FirstAt: now.Add(-26 * time.Hour), LastAt: now, Runs: true},
+		{Revision: commit(5), FirstAt: now.Add(-90 * time.Hour),
+			LastAt: now.Add(-26 * time.Hour)}}}}
 	m.Problems = append(m.Problems, fleet.Problem{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment,
 		Tenant: "acme", Name: "mailer"}, Path: "tenants/acme/deployments/mailer.yaml", Line: 14,
 		Column: 7, Severity: fleet.SeverityError, Code: "unknown-environment",

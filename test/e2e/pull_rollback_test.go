@@ -56,7 +56,8 @@ func aRollbackInGit(t *testing.T, w *forged) {
 	w.merge(t, pull.Number)
 	eventually(t, "the rollback is declared, and has ended", func() string {
 		a := w.application(t, app)
-		if a.Hold != "" || a.TargetRevision != old || a.SyncedRevision != old || a.Sync != "Synced" {
+		if a.Hold != "" || a.TargetRevision != old || a.SyncedRevision != old ||
+			a.Sync != "Synced" {
 			return fmt.Sprintf("hold %q, target %s, synced to %s, %s", a.Hold, a.TargetRevision,
 				a.SyncedRevision, a.Sync)
 		}

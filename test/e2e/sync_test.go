@@ -103,6 +103,7 @@ func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
 		"paused by rollback") {
 		t.Errorf("describe:\n%s", out)
 	}
+	f.recordsWhatWasDone(t, app)
 	f.must(t, "rollback", app, "--end", "--yes", "--wait")
 	eventually(t, "automation goes on", func() string {
 		if got := f.stagingMotd(t); got != "faulty" || !f.automated(t, "returned") {
@@ -112,6 +113,33 @@ func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
 	})
 	f.remove(t, "no longer", path)
 	f.allHealthy(t)
+}
+
+// recordsWhatWasDone expects the last rollback in the audit log and its chain, the way of the
+// applied commit, and the declared credentials and policies.
+func (f *system) recordsWhatWasDone(t *testing.T, app string) {
+	t.Helper()
+	eventually(t, "the rollback is in the audit log", func() string {
+		out := f.must(t, "get", "audit", "--tenant", "acme", "--text", "it is faulty", "-o", "json")
+		if !strings.Contains(out, app) || !strings.Contains(out, "ollback") {
+			return out
+		}
+		return ""
+	})
+	if out, problem, code := f.argosy(t, "audit", "verify"); code != 0 {
+		t.Errorf("the chain of the audit log: %s%s", out, problem)
+	}
+	head, err := f.Config.Git(t.Context(), "rev-parse", "HEAD")
+	check(t, err)
+	out := f.must(t, "trace", strings.TrimSpace(head))
+	if !strings.Contains(out, "acme/returned") || !strings.Contains(out, "ecorded") {
+		t.Errorf("the way of commit %s:\n%s", head, out)
+	}
+	if out := f.must(t, "get", "credentials", "--tenant", "acme"); !strings.Contains(out,
+		"checkout-git") {
+		t.Errorf("credentials:\n%s", out)
+	}
+	f.must(t, "get", "policies")
 }
 
 func (f *system) stagingMotd(t *testing.T) string {

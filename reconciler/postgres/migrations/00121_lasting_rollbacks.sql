@@ -22,7 +22,9 @@ CREATE INDEX IF NOT EXISTS lasting_rollbacks_ended ON lasting_rollbacks (changed
 
 ALTER TABLE lasting_rollbacks ENABLE ROW LEVEL SECURITY;
 ALTER TABLE lasting_rollbacks FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant_wall ON lasting_rollbacks;
 CREATE POLICY tenant_wall ON lasting_rollbacks USING (in_scope(tenant, tenant_uid)) WITH CHECK (in_scope(tenant, tenant_uid));
+DROP POLICY IF EXISTS agent_wall ON lasting_rollbacks;
 CREATE POLICY agent_wall ON lasting_rollbacks AS RESTRICTIVE USING ((SELECT agent_bound()) <> 'yes');
 GRANT SELECT ON lasting_rollbacks TO argosy_reader;
 

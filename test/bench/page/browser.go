@@ -31,8 +31,8 @@ func shownPages() []shownPage {
 		{"search, three words", "/search?q=" + tenant + "/checkout-01%40prod", link, 200},
 		{"search, an image", "/search?q=checkout-01%3Av1.4", link, 200},
 		{"search, a commit", "/search?q=0123456789ab", link, 200},
-		{"matrix of a tenant", "/matrix?tenant=" + tenant, rows + " >= 20", 0},
-		{"matrix of the platform", "/matrix", rows + " >= 20", 0},
+		{"matrix of a tenant", "/services?tenant=" + tenant, rows + " >= 20", 0},
+		{"matrix of the platform", "/services", rows + " >= 20", 0},
 		{"tree of resources", "/tenants/" + string(treeOf.Tenant) + "/applications/" +
 			string(treeOf.Deployment) + "/" + string(treeOf.Environment),
 			"document.body.textContent.includes('web-199')", 1000},
