@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/pacing"
@@ -30,6 +29,7 @@ type LastingRecords interface {
 
 // BranchFile is a file of the branch.
 type BranchFile struct {
+	Path   string
 	Commit fleet.Revision // the branch's head
 	Blob   string
 	Text   []byte
@@ -38,9 +38,12 @@ type BranchFile struct {
 // ErrNoFile means that the branch has no such file.
 var ErrNoFile = errors.New("the branch has no such file")
 
-// Files reads files of the branch as it was fetched last; ErrNoFile.
+// Files are the files of deployments on the branch as it was fetched last.
 type Files interface {
-	File(ctx context.Context, path string) (BranchFile, error)
+	// Deployment returns a deployment's file; ErrNoFile.
+	Deployment(ctx context.Context, id fleet.DeploymentID) (BranchFile, error)
+	// SetRevision returns the file's text with another target revision in one environment.
+	SetRevision(f BranchFile, env fleet.EnvironmentName, revision string) ([]byte, error)
 }
 
 // Proposer opens pull requests that make rollbacks lasting, one for each deployment, and closes
@@ -80,9 +83,7 @@ func (p *Proposer) Check(ctx context.Context) error {
 }
 
 func (p *Proposer) step(ctx context.Context, l forge.Lasting) error {
-	path := configschema.PathOf(fleet.Key{Kind: fleet.KindGitOpsDeployment,
-		Tenant: l.Deployment.Tenant, Name: string(l.Deployment.Name)})
-	file, err := p.Files.File(ctx, path)
+	file, err := p.Files.Deployment(ctx, l.Deployment)
 	if err != nil && !errors.Is(err, ErrNoFile) {
 		return err
 	}
@@ -99,7 +100,7 @@ func (p *Proposer) step(ctx context.Context, l forge.Lasting) error {
 		err = p.Forge.Withdraw(ctx, l.Proposed.Number, l.Branch)
 		l.State = forge.LastingClosed
 	case forge.LastingPropose:
-		l, err = p.propose(ctx, l.Begin(file.Blob), path, file)
+		l, err = p.propose(ctx, l.Begin(file.Blob), file)
 	}
 	if err != nil {
 		return p.failed(ctx, was, err)
@@ -114,7 +115,7 @@ func (p *Proposer) step(ctx context.Context, l forge.Lasting) error {
 
 // propose opens the pull request, or changes the open one. A revision that no change of the file
 // can declare is a result, and no error.
-func (p *Proposer) propose(ctx context.Context, l forge.Lasting, path string, file BranchFile) (
+func (p *Proposer) propose(ctx context.Context, l forge.Lasting, file BranchFile) (
 	forge.Lasting, error) {
 	text, why := file.Text, ""
 	switch {
@@ -122,8 +123,9 @@ func (p *Proposer) propose(ctx context.Context, l forge.Lasting, path string, fi
 		why = "the deployment has no file of its own; declare the revision where it is made"
 	default:
 		for _, r := range l.Rollbacks {
-			changed, err := configschema.SetRevision(configschema.File{Path: path,
-				Blob: file.Blob, Bytes: text}, r.Environment, r.Revision)
+			now := file
+			now.Text = text
+			changed, err := p.Files.SetRevision(now, r.Environment, r.Revision)
 			if err != nil {
 				why = "environment " + string(r.Environment) + ": " + err.Error()
 				break
@@ -147,7 +149,7 @@ func (p *Proposer) propose(ctx context.Context, l forge.Lasting, path string, fi
 	title, body := review.Lasting(l)
 	var err error
 	l.Proposed, err = p.Forge.Propose(ctx, forge.Proposal{Base: p.Branch, From: file.Commit,
-		Branch: l.Branch, Path: path, Text: text, Title: title, Body: body})
+		Branch: l.Branch, Path: file.Path, Text: text, Title: title, Body: body})
 	l.State = forge.LastingOpen
 	return l, err
 }

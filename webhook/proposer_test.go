@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook"
@@ -49,12 +50,21 @@ func (l *lasting) SaveLasting(_ context.Context, now forge.Lasting, again time.D
 	return nil
 }
 
-func (l *lasting) File(_ context.Context, path string) (webhook.BranchFile, error) {
+func (l *lasting) Deployment(_ context.Context, id fleet.DeploymentID) (webhook.BranchFile,
+	error) {
+	path := "tenants/" + string(id.Tenant) + "/deployments/" + string(id.Name) + ".yaml"
 	text, ok := l.repo.File("main", path)
 	if !ok {
 		return webhook.BranchFile{Commit: l.head}, webhook.ErrNoFile
 	}
-	return webhook.BranchFile{Commit: l.head, Blob: githubtest.Blob(text), Text: []byte(text)}, nil
+	return webhook.BranchFile{Path: path, Commit: l.head, Blob: githubtest.Blob(text),
+		Text: []byte(text)}, nil
+}
+
+func (l *lasting) SetRevision(f webhook.BranchFile, env fleet.EnvironmentName, revision string) (
+	[]byte, error) {
+	return configschema.SetRevision(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Text},
+		env, revision)
 }
 
 func (l *lasting) write(text string) { l.head = fleet.Revision(l.repo.Write(shopFile, text)) }
@@ -209,9 +219,9 @@ func TestALostAnswerOpensNoSecondPullRequest(t *testing.T) {
 
 var errAway = errors.New("away")
 
-type awayFiles struct{}
+type awayFiles struct{ webhook.Files }
 
-func (awayFiles) File(context.Context, string) (webhook.BranchFile, error) {
+func (awayFiles) Deployment(context.Context, fleet.DeploymentID) (webhook.BranchFile, error) {
 	return webhook.BranchFile{}, errAway
 }
 

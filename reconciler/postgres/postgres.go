@@ -244,7 +244,7 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout,
 		"statement_timeout": statementTimeout,
 		// Plan for the tables' current size: a plan from when a table was empty is quadratic after
-		// a first start.
+		// a first start. See sqlKeepPlans for the exception.
 		"plan_cache_mode": "force_custom_plan", "jit": "off",
 		// the data is in memory or on flash: looking up a few keys is faster than reading a table
 		"random_page_cost": "1.1",

@@ -8,8 +8,8 @@ import (
 )
 
 // tallies keeps the counts of all Applications by tenant and engine, so that a page of the platform
-// costs what has changed since the last one. Each read counts the tenants with events again, and all
-// of them after a plan, in another life of the database, or after tallyAge.
+// costs what has changed since the last one. Each read counts the tenants with events again, and
+// all of them after a plan, in another life of the database, or after tallyAge.
 type tallies struct {
 	lock  chan struct{} // held while the counts are read or changed
 	known string        // life and sequence number of the mirror that they are from

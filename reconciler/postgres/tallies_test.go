@@ -10,8 +10,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// What a page of the whole fleet counts is what the pages of its tenants and engines count, after
-// each kind of change.
+// A page of the whole fleet counts as the pages of its tenants and engines do, after each kind of
+// change.
 func TestTheCountsOfTheFleetFollowEveryChange(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/cmd/argosy/settings"
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
@@ -193,8 +194,11 @@ func (v *Server) lead(ctx context.Context) {
 // branchFiles reads files of the branch's head.
 type branchFiles struct{ mirror *gitrepo.Mirror }
 
-// File is webhook.Files.
-func (b branchFiles) File(ctx context.Context, path string) (webhook.BranchFile, error) {
+// Deployment is webhook.Files.
+func (b branchFiles) Deployment(ctx context.Context, id fleet.DeploymentID) (webhook.BranchFile,
+	error) {
+	path := configschema.PathOf(fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant,
+		Name: string(id.Name)})
 	head, fetched := b.mirror.Head()
 	if !fetched {
 		return webhook.BranchFile{}, errors.New("the config repo is not fetched yet")
@@ -203,8 +207,15 @@ func (b branchFiles) File(ctx context.Context, path string) (webhook.BranchFile,
 	if errors.Is(err, gitrepo.ErrNotFound) {
 		err = webhook.ErrNoFile
 	}
-	return webhook.BranchFile{Commit: fleet.Revision(head.Commit), Blob: string(blob), Text: text},
-		err
+	return webhook.BranchFile{Path: path, Commit: fleet.Revision(head.Commit), Blob: string(blob),
+		Text: text}, err
+}
+
+// SetRevision is webhook.Files.
+func (branchFiles) SetRevision(f webhook.BranchFile, env fleet.EnvironmentName, revision string) (
+	[]byte, error) {
+	return configschema.SetRevision(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Text},
+		env, revision)
 }
 
 // branchReviews finds the commits that a step of the branch consists of, for the reviewer to ask
