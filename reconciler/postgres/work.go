@@ -335,8 +335,8 @@ func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Ob
 }
 
 // sqlKeepPlans keeps the plans of this transaction's statements for the session's next ones: to
-// plan a batch takes longer than to write it. A plan from while the mirror was small would read a whole
-// index for each row, so it applies once the database has statistics of a large one.
+// plan a batch takes longer than to write it. A plan from while the mirror was small would read a
+// whole index for each row, so it applies once the database has statistics of a large one.
 const sqlKeepPlans = `SELECT set_config('plan_cache_mode', CASE WHEN (SELECT reltuples FROM pg_class WHERE oid = 'argosy.status'::regclass) > 1000
 	THEN 'force_generic_plan' ELSE current_setting('plan_cache_mode') END, true)`
 
