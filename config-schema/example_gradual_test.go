@@ -18,6 +18,10 @@ func TestTheExampleOfGradualChanges(t *testing.T) {
 	if len(of.Rings) != 2 || of.Rings[0].SecuritySoak >= of.Rings[0].Soak || len(of.Freezes) != 1 {
 		t.Errorf("rings and freezes of the Fleet: %+v, %+v", of.Rings, of.Freezes)
 	}
+	access := s.Declaration(fleet.Key{Kind: fleet.KindAccess, Name: "access"})
+	if access == nil || len(access.Access.Operators) != 1 {
+		t.Errorf("roles of the platform: %+v", access)
+	}
 	shop := s.Tenant("shop")
 	if len(s.Pools()) != 1 || shop == nil || len(shop.Tenant.Freezes) != 1 {
 		t.Errorf("%d pools, tenant %+v", len(s.Pools()), shop)

@@ -79,11 +79,17 @@ func workloads() mirror.Tree {
 			Namespace: "shop", Name: name, UID: kind + name}, Parent: parent,
 			Managed: parent < 0 && name != "of-an-operator"}
 	}
-	return mirror.Tree{Nodes: []mirror.TreeNode{node("apps", "Deployment", "checkout", -1),
+	tree := mirror.Tree{Nodes: []mirror.TreeNode{node("apps", "Deployment", "checkout", -1),
 		node("apps", "ReplicaSet", "checkout-1", 0), node("", "Pod", "checkout-1-a", 1),
 		node("", "Pod", "checkout-1-b", 1), node("apps", "StatefulSet", "db", -1),
 		node("", "Pod", "db-0", 4), node("apps", "StatefulSet", "of-an-operator", -1),
 		node("", "Service", "checkout", -1)}}
+	for i := range tree.Nodes {
+		if n := &tree.Nodes[i]; n.Parent >= 0 {
+			n.Depth = tree.Nodes[n.Parent].Depth + 1
+		}
+	}
+	return tree
 }
 
 // checkoutResources are the resources of the workloads' Application.

@@ -26,13 +26,14 @@ func (s *Pulls) Lasting(ctx context.Context) ([]forge.Lasting, error) {
 				'revision', coalesce(a.options ->> 'revision', ''), 'by', coalesce(a.by, ''), 'note', coalesce(a.note, '')) ORDER BY h.environment) AS rollbacks
 			FROM (SELECT tenant, deployment, environment, substr(sync_run, length($1) + 1) AS operation FROM sync_holds WHERE sync_run LIKE 'rollback-%') h
 			LEFT JOIN actions a ON a.id = h.operation AND a.tenant = h.tenant AND a.deployment = h.deployment AND a.environment = h.environment
-			GROUP BY 1, 2)
-		SELECT coalesce(r.tenant, l.tenant), coalesce(r.deployment, l.deployment), coalesce(r.rollbacks, '[]'), coalesce(p.state, ''),
+			GROUP BY 1, 2),
+		due AS (SELECT tenant, deployment FROM rolled UNION SELECT tenant, deployment FROM lasting_rollbacks WHERE state = 'Open')
+		SELECT k.tenant, k.deployment, coalesce(r.rollbacks, '[]'), coalesce(p.state, ''),
 			coalesce(l.again_at <= now(), true), coalesce(l.state, ''), coalesce(l.covers, '{}'), coalesce(l.blob, ''), coalesce(l.branch, ''),
 			coalesce(l.number, 0), coalesce(l.url, ''), coalesce(l.message, ''), coalesce(l.attempts, 0)
-		FROM rolled r FULL JOIN (SELECT * FROM lasting_rollbacks WHERE tenant_uid = live_tenant(tenant) OR state = 'Open') l USING (tenant, deployment)
+		FROM due k LEFT JOIN rolled r ON r.tenant = k.tenant AND r.deployment = k.deployment
+		LEFT JOIN lasting_rollbacks l ON l.tenant = k.tenant AND l.deployment = k.deployment AND (l.tenant_uid = live_tenant(l.tenant) OR l.state = 'Open')
 		LEFT JOIN pulls p ON p.number = l.number AND l.number > 0
-		WHERE r.tenant IS NOT NULL OR l.state = 'Open'
 		ORDER BY 1, 2`, string(mirror.RollbackHold("")))
 	return all, wrap(err, "pull requests of rollbacks")
 }

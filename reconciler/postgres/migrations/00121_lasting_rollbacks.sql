@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS lasting_rollbacks (
     changed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, deployment)
 );
+CREATE INDEX IF NOT EXISTS lasting_rollbacks_open ON lasting_rollbacks (tenant, deployment) WHERE state = 'Open';
 CREATE INDEX IF NOT EXISTS lasting_rollbacks_ended ON lasting_rollbacks (changed_at) WHERE state <> 'Open';
 
 ALTER TABLE lasting_rollbacks ENABLE ROW LEVEL SECURITY;
