@@ -113,7 +113,8 @@ func TestTheOverviewIsReadOnceForAllViewers(t *testing.T) {
 			all.Go(func() { pages.Store(token, s.page("/", token).body) })
 		}
 	}
-	eventually(t, "the readings", func() bool { return g.began.Load() == 2 })
+	// the list of tenants and the first of failing Applications, beside each other
+	eventually(t, "the readings", func() bool { return g.began.Load() == 4 })
 	close(g.gate)
 	all.Wait()
 	// The list of tenants, and four of failing Applications, each once for the platform and once
