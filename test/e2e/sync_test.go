@@ -136,7 +136,7 @@ func (f *system) recordsWhatWasDone(t *testing.T, app string) {
 		t.Errorf("the way of commit %s:\n%s", head, out)
 	}
 	if out := f.must(t, "get", "credentials", "--tenant", "acme"); !strings.Contains(out,
-		"checkout-git") {
+		"acme/checkout") {
 		t.Errorf("credentials:\n%s", out)
 	}
 	f.must(t, "get", "policies")

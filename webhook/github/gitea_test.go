@@ -22,6 +22,7 @@ import (
 type gitea struct {
 	lists map[string][]map[string]any // by path
 	once  map[string]any
+	first map[string]any // answered once, instead of once
 	total map[string]int // where it is not the length of the list
 	seen  []string
 }
@@ -30,6 +31,11 @@ func (g *gitea) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.seen = append(g.seen, r.URL.RequestURI())
 	path := strings.TrimPrefix(r.URL.Path, "/api/v1")
 	w.Header().Set("Content-Type", "application/json")
+	if v, ok := g.first[path]; ok {
+		delete(g.first, path)
+		_ = json.NewEncoder(w).Encode(v)
+		return
+	}
 	if v, ok := g.once[path]; ok {
 		_ = json.NewEncoder(w).Encode(v)
 		return
@@ -274,6 +280,26 @@ func TestGiteaPullsOf(t *testing.T) {
 	delete(g.lists, "/repos/acme/fleet/pulls")
 	if of, err := f.PullsOf(t.Context(), fleet.Revision(sha)); err == nil {
 		t.Errorf("where pull requests may not be read it is of %v", of)
+	}
+}
+
+// Gitea answers a request during a merge with a pull request that is closed and not merged.
+func TestGiteaPullIsReadAgainBeforeItCountsAsClosed(t *testing.T) {
+	g, f := newGitea(t)
+	const path = "/repos/acme/fleet/pulls/1"
+	half, whole := map[string]any{}, map[string]any{}
+	for name, v := range g.once[path].(map[string]any) {
+		half[name], whole[name] = v, v
+	}
+	half["state"], half["merged"] = "closed", false
+	whole["state"], whole["merged"], whole["merge_commit_sha"] = "closed", true, sha
+	g.first, g.once[path] = map[string]any{path: half}, whole
+	if p, err := f.Pull(t.Context(), 1); err != nil || p.State != forge.PullMerged {
+		t.Errorf("in the middle of a merge: %+v, %v", p, err)
+	}
+	g.once[path] = half
+	if p, err := f.Pull(t.Context(), 1); err != nil || p.State != forge.PullClosed {
+		t.Errorf("closed: %+v, %v", p, err)
 	}
 }
 

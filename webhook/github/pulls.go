@@ -41,6 +41,14 @@ func (f pulls) pull(ctx context.Context, n int) (forge.Pull, error) {
 		return forge.Pull{}, err
 	}
 	p, err := read[pull](a)
+	if err == nil && f.gitea && p.State == "closed" && !p.Merged {
+		// Gitea reads whether it is merged before it reads whether it is closed: of a merge in
+		// between it reports half
+		if a, err = f.get(ctx, in(r.FullName, "pulls", number(n)), nil); err != nil {
+			return forge.Pull{}, err
+		}
+		p, err = read[pull](a)
+	}
 	if err == nil && p.Number != n {
 		err = fmt.Errorf("the Git host answers with number %d", p.Number)
 	}
