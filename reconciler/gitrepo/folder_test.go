@@ -48,3 +48,38 @@ func TestTheFilesOfAFolderAreReadAtACommit(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileIsReadAtACommit(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.write("tenants/acme/deployments/shop.yaml", "one")
+	o.write("top.yaml", "two")
+	first := o.commit("files")
+	o.write("tenants/acme/deployments/shop.yaml", "another")
+	second := o.commit("a change")
+	o.push()
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	const path = "tenants/acme/deployments/shop.yaml"
+	blob, text, err := m.File(t.Context(), first, path)
+	if err != nil || string(text) != "one" || blob == "" {
+		t.Errorf("%s %q, %v", blob, text, err)
+	}
+	now, text, err := m.File(t.Context(), second, path)
+	if err != nil || string(text) != "another" || now == blob {
+		t.Errorf("%s %q, %v", now, text, err)
+	}
+	if _, text, err := m.File(t.Context(), first, "top.yaml"); err != nil || string(text) != "two" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, missing := range []string{"tenants/acme/deployments/none.yaml", "tenants/acme",
+		"none/none.yaml", "../top.yaml", ""} {
+		if _, text, err := m.File(t.Context(), first, missing); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %q, %v", missing, text, err)
+		}
+	}
+	if _, _, err := m.File(t.Context(), Hash(strings.Repeat("1", 40)), path); !errors.Is(err,
+		ErrNotFound) {
+		t.Errorf("of no commit: %v", err)
+	}
+}
