@@ -113,7 +113,7 @@ func FuzzSetRevision(f *testing.F) {
 	seeds(f, func(_ string, text []byte) { f.Add(text, "prod", pinned) })
 	f.Add([]byte(deploymentFile), "prod", "1e3")
 	f.Fuzz(func(t *testing.T, text []byte, env, revision string) {
-		if fleet.CheckRevision(revision) != nil {
+		if revision == "" || fleet.CheckRevision(revision) != nil {
 			return
 		}
 		out, err := SetRevision(deploymentOf(string(text)), fleet.EnvironmentName(env), revision)
