@@ -25,42 +25,41 @@ func SetRevision(f File, env fleet.EnvironmentName, revision string) (out []byte
 			out, err = nil, errByHand
 		}
 	}()
-	before := Decode(f)
-	if len(before.Problems) > 0 && before.Declaration == nil {
-		return nil, fmt.Errorf("%s: %s", before.Problems[0].Code, before.Problems[0].Message)
-	}
-	if before.Declaration == nil || before.Declaration.Deployment == nil {
+	now, wanted := Decode(f), Decode(f).Declaration
+	switch {
+	case wanted != nil && wanted.Deployment != nil:
+	case len(now.Problems) > 0:
+		return nil, fmt.Errorf("%s: %s", now.Problems[0].Code, now.Problems[0].Message)
+	default:
 		return nil, errors.New("the file declares no deployment")
 	}
-	e := editor{source: source{strings.Split(string(f.Bytes), "\n")}, root: tree(f.Bytes), env: env}
-	spec := before.Declaration.Deployment
-	if err := e.set(spec, revision); err != nil {
+	e := deploymentEditor{editor: edit(f.Bytes), root: tree(f.Bytes), env: env}
+	if err := e.set(wanted.Deployment, revision); err != nil {
 		return nil, err
 	}
-	changed := f
-	changed.Bytes = []byte(strings.Join(e.lines, "\n"))
-	after := Decode(changed)
-	switch {
-	case reflect.DeepEqual(Decode(f).Declaration.Deployment, spec):
+	if reflect.DeepEqual(now.Declaration.Deployment, wanted.Deployment) {
 		return f.Bytes, nil
-	case after.Declaration == nil || !reflect.DeepEqual(after.Declaration.Deployment, spec):
+	}
+	f.Bytes = e.text()
+	after := Decode(f).Declaration
+	if after == nil || !reflect.DeepEqual(after.Deployment, wanted.Deployment) {
 		return nil, errByHand
 	}
-	return changed.Bytes, nil
+	return f.Bytes, nil
 }
 
 var errByHand = errors.New("the file is written in a way that cannot be changed without changing " +
 	"more; change targetRevision yourself")
 
-// editor changes lines of a file. It changes the declaration in the same way: the file must then
-// declare that.
-type editor struct {
-	source
+// deploymentEditor changes the file of a deployment, and the declaration in the same way: the file
+// must then declare that.
+type deploymentEditor struct {
+	editor
 	root node
 	env  fleet.EnvironmentName
 }
 
-func (e *editor) set(spec *fleet.DeploymentSpec, revision string) error {
+func (e *deploymentEditor) set(spec *fleet.DeploymentSpec, revision string) error {
 	own := slices.IndexFunc(spec.Overrides, func(o fleet.Override) bool {
 		return o.Environment == e.env
 	})
@@ -86,7 +85,7 @@ func (e *editor) set(spec *fleet.DeploymentSpec, revision string) error {
 	return e.addOverride(spec, at, revision)
 }
 
-func (e *editor) setSources(sources []fleet.Source, at node, revision string) error {
+func (e *deploymentEditor) setSources(sources []fleet.Source, at node, revision string) error {
 	revisions := strings.Split(revision, ",")
 	if len(revisions) != len(sources) {
 		return fmt.Errorf("it has %d sources, and there are %d revisions", len(sources),
@@ -104,7 +103,7 @@ func (e *editor) setSources(sources []fleet.Source, at node, revision string) er
 	return nil
 }
 
-func (e *editor) setOverride(o *fleet.Override, at node, revision string) error {
+func (e *deploymentEditor) setOverride(o *fleet.Override, at node, revision string) error {
 	had, field := o.Source.TargetRevision, "targetRevision: "+scalarOf(revision)
 	o.Source.TargetRevision = revision
 	source := child(at, "source")
@@ -114,7 +113,8 @@ func (e *editor) setOverride(o *fleet.Override, at node, revision string) error 
 	case source != nil && flow(source):
 		return e.splice(source, 1, 0, field+", ")
 	case source != nil:
-		return e.above(source.Content[0], field)
+		e.above(source.Content[0], field)
+		return nil
 	case flow(at):
 		name := child(at, "environment")
 		length, err := e.length(name)
@@ -124,10 +124,11 @@ func (e *editor) setOverride(o *fleet.Override, at node, revision string) error 
 		return e.splice(name, length, 0, ", source: {"+field+"}")
 	}
 	key := keyOf(at, "environment")
-	return e.below(key.Line, pad(key.Column-1)+"source:", pad(key.Column+1)+field)
+	e.below(key.Line, pad(key.Column-1)+"source:", pad(key.Column+1)+field)
+	return nil
 }
 
-func (e *editor) addOverride(spec *fleet.DeploymentSpec, at node, revision string) error {
+func (e *deploymentEditor) addOverride(spec *fleet.DeploymentSpec, at node, revision string) error {
 	o := fleet.Override{Environment: e.env}
 	o.Source.TargetRevision = revision
 	name, field := scalarOf(string(e.env)), "targetRevision: "+scalarOf(revision)
@@ -153,77 +154,12 @@ func (e *editor) addOverride(spec *fleet.DeploymentSpec, at node, revision strin
 	fields, _ := e.parts(at, top[i].first+1, top[i].end)
 	if list == nil {
 		indent := at.Content[0].Column - 1
-		return e.below(fields[len(fields)-1].end,
+		e.below(fields[len(fields)-1].end,
 			append([]string{pad(indent) + "overrides:"}, entry(indent+2)...)...)
+		return nil
 	}
 	i = slices.IndexFunc(fields, func(p part) bool { return p.key.Value == "overrides" })
 	items, _ := e.parts(list, fields[i].first+1, fields[i].end)
-	return e.below(items[len(items)-1].end, entry(list.Column-1)...)
-}
-
-func flow(n node) bool { return n.Style&yaml.FlowStyle != 0 }
-
-// scalar replaces a scalar on one line.
-func (e *editor) scalar(n node, text string) error {
-	length, err := e.length(n)
-	if err != nil {
-		return err
-	}
-	return e.splice(n, 0, length, scalarOf(text))
-}
-
-// length returns how many bytes a scalar on one line has there.
-func (e *editor) length(n node) (int, error) {
-	if n == nil || n.Kind != yaml.ScalarNode || n.Line < 1 || n.Line > len(e.lines) {
-		return 0, errByHand
-	}
-	rest := e.from(n.Line-1, n.Column-1)
-	for _, written := range []string{`"` + n.Value + `"`,
-		"'" + strings.ReplaceAll(n.Value, "'", "''") + "'", n.Value} {
-		quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
-		if (quoted == (written != n.Value)) && strings.HasPrefix(rest, written) {
-			return len(written), nil
-		}
-	}
-	return 0, errByHand
-}
-
-// splice replaces length bytes, offset bytes behind the beginning of a node.
-func (e *editor) splice(n node, offset, length int, text string) error {
-	at := n.Line - 1
-	line := e.lines[at]
-	begin := e.offset(at, n.Column-1) + offset
-	if begin+length > len(line) {
-		return errByHand
-	}
-	e.lines[at] = line[:begin] + text + line[begin+length:]
+	e.below(items[len(items)-1].end, entry(list.Column-1)...)
 	return nil
-}
-
-// above adds a line above that of a key, as deep.
-func (e *editor) above(key node, text string) error {
-	return e.below(key.Line-1, pad(key.Column-1)+text)
-}
-
-// below adds lines below so many.
-func (e *editor) below(n int, lines ...string) error {
-	if n > 0 && strings.HasSuffix(e.lines[n-1], "\r") {
-		for i := range lines {
-			lines[i] += "\r"
-		}
-	}
-	e.lines = slices.Insert(e.lines, n, lines...)
-	return nil
-}
-
-// scalarOf writes a text as YAML reads it as a text everywhere: plain, or in quotes.
-func scalarOf(text string) string {
-	var n yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &n); err == nil && len(n.Content) == 1 {
-		if c := n.Content[0]; c.Kind == yaml.ScalarNode && c.Tag == "!!str" && c.Style == 0 &&
-			c.Value == text && !strings.ContainsAny(text, ",[]{}#:") {
-			return text
-		}
-	}
-	return doubleQuoted(text)
 }

@@ -108,7 +108,7 @@ func TestAFileThatCannotBeChangedKeepsItsRevision(t *testing.T) {
 	}
 }
 
-// Whatever the file, what is returned declares the revision, and has each line of the file but one.
+// SetRevision returns a file that decodes, and that has each line of the given one but one.
 func FuzzSetRevision(f *testing.F) {
 	seeds(f, func(_ string, text []byte) { f.Add(text, "prod", pinned) })
 	f.Add([]byte(deploymentFile), "prod", "1e3")

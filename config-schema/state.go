@@ -2,8 +2,6 @@ package configschema
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -22,34 +20,32 @@ func SetEngineState(text []byte, state fleet.EngineState) ([]byte, error) {
 		return nil, errors.New("the file declares no Engine")
 	}
 	spec := child(root, "spec")
-	if spec == nil || spec.Kind != yaml.MappingNode || spec.Style&yaml.FlowStyle != 0 ||
-		len(spec.Content) == 0 {
+	if spec == nil || spec.Kind != yaml.MappingNode || !block(spec) {
 		return nil, errors.New("spec is not written as one field per line; write spec.state: " +
 			string(state) + " yourself")
 	}
-	lines := strings.Split(string(text), "\n")
-	indent := strings.Repeat(" ", spec.Content[0].Column-1)
+	e := edit(text)
 	if old := child(spec, "state"); old != nil {
-		at := old.Line - 1
-		before, after := lines[at][:old.Column-1], ""
-		if c := strings.Index(lines[at], " #"); c >= 0 {
-			after = lines[at][c:]
-		}
-		lines[at] = before + string(state) + after
+		err = e.scalar(old, string(state))
 	} else {
-		at := keyOf(root, "spec").Line
-		lines = slices.Insert(lines, at, indent+"state: "+string(state))
+		e.below(keyOf(root, "spec").Line, pad(spec.Content[0].Column-1)+"state: "+string(state))
 	}
-	out, err := Format([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		return nil, errStateByHand
+	}
+	out, err := Format(e.text())
 	if err != nil {
 		return nil, err
 	}
 	after := tree(out)
 	if got := child(child(after, "spec"), "state"); got == nil || got.Value != string(state) {
-		return nil, errors.New("spec.state cannot be changed without changing more; write it yourself")
+		return nil, errStateByHand
 	}
 	return out, nil
 }
+
+var errStateByHand = errors.New("spec.state cannot be changed without changing more; write it " +
+	"yourself")
 
 // keyOf returns the key of a map's entry.
 func keyOf(m node, name string) node {

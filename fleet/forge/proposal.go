@@ -77,9 +77,9 @@ const (
 // Next returns the next step. blob is the file's now. A pull request that a person has closed is
 // not opened again for the same rollbacks.
 func (l Lasting) Next(blob string) LastingStep {
-	open := l.State == LastingOpen
-	same := slices.Equal(l.Covers, l.operations())
-	fresh := slices.ContainsFunc(l.operations(), func(id string) bool {
+	open, ids := l.State == LastingOpen, l.operations()
+	same := slices.Equal(l.Covers, ids)
+	fresh := slices.ContainsFunc(ids, func(id string) bool {
 		return !slices.Contains(l.Covers, id)
 	})
 	switch {
