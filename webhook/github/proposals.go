@@ -3,7 +3,6 @@ package github
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -72,11 +71,7 @@ func (f proposals) file(ctx context.Context, r repository, p forge.Proposal) err
 	if err != nil {
 		return err
 	}
-	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(now.Content, "\n", ""))
-	if err != nil {
-		return fmt.Errorf("the Git host's content of %s cannot be decoded", p.Path)
-	}
-	if bytes.Equal(text, p.Text) {
+	if bytes.Equal(now.Content, p.Text) {
 		return nil
 	}
 	_, err = f.write(ctx, http.MethodPut, at, &api.RepositoryContentFileOptions{
@@ -87,13 +82,13 @@ func (f proposals) file(ctx context.Context, r repository, p forge.Proposal) err
 // request makes sure that there is an open pull request of the branch, and that it has the texts.
 func (f proposals) request(ctx context.Context, r repository, p forge.Proposal) (forge.Proposed,
 	error) {
-	open, err := f.openOf(ctx, r, p)
+	open, found, err := f.openOf(ctx, r, p)
 	if err != nil {
 		return forge.Proposed{}, err
 	}
 	var a answer
 	switch {
-	case open == nil:
+	case !found:
 		a, err = f.write(ctx, http.MethodPost, in(r.FullName, "pulls"), map[string]string{
 			"title": p.Title, "head": p.Branch, "base": p.Base, "body": p.Body})
 	case open.Title != p.Title || !sameText(open.Body, p.Body):
@@ -112,8 +107,9 @@ func (f proposals) request(ctx context.Context, r repository, p forge.Proposal) 
 	return forge.Proposed{Number: made.Number, URL: link(made.HTMLURL)}, err
 }
 
-// openOf returns the open pull request of the proposal's branch, or nil.
-func (f proposals) openOf(ctx context.Context, r repository, p forge.Proposal) (*pull, error) {
+// openOf returns the open pull request of the proposal's branch, if there is one.
+func (f proposals) openOf(ctx context.Context, r repository, p forge.Proposal) (open pull,
+	found bool, err error) {
 	owner, _, _ := cutName(r.FullName)
 	query := url.Values{"state": {"open"}, "base": {p.Base}, "head": {owner + ":" + p.Branch}}
 	if f.gitea {
@@ -122,14 +118,14 @@ func (f proposals) openOf(ctx context.Context, r repository, p forge.Proposal) (
 	all, err := every(ctx, func(p pull) int64 { return int64(p.Number) },
 		pagesOf[pull](f.connection, in(r.FullName, "pulls"), query, texts))
 	if err != nil {
-		return nil, err
+		return open, false, err
 	}
-	for i := range all {
-		if all[i].Head.Ref == p.Branch && !isFork(all[i]) && all[i].Base.Ref == p.Base {
-			return &all[i], f.ours(all[i].Base.Repo.ID)
+	for _, one := range all {
+		if one.Head.Ref == p.Branch && !isFork(one) && one.Base.Ref == p.Base {
+			return one, true, f.ours(one.Base.Repo.ID)
 		}
 	}
-	return nil, nil //nolint:nilnil // there is none, which is no error
+	return open, false, nil
 }
 
 // Withdraw implements webhook.Proposals.
@@ -176,7 +172,7 @@ func (f proposals) withdraw(ctx context.Context, n int, branch string) error {
 type content struct {
 	Type    string `json:"type"`
 	SHA     string `json:"sha"` // of its blob
-	Content string `json:"content"`
+	Content []byte `json:"content"`
 }
 
 func (c content) check() error {

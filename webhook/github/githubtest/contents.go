@@ -1,11 +1,12 @@
 package githubtest
 
 import (
-	"crypto/sha1" //nolint:gosec // the ID that Git gives a blob
+	"crypto/sha1"
 	"encoding/base64"
 	"encoding/hex"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,7 +40,6 @@ func (r *Repository) File(branch, path string) (string, bool) {
 
 // Blob is the ID that Git gives a file with the text.
 func Blob(text string) string {
-	//nolint:gosec // the ID that Git gives a blob
 	sum := sha1.Sum([]byte("blob " + strconv.Itoa(len(text)) + "\x00" + text))
 	return hex.EncodeToString(sum[:])
 }
@@ -63,11 +63,22 @@ func getContent(_ *Server, r *request) answer {
 	_, file, _ := strings.Cut(path, "/")
 	return answer{status: http.StatusOK, body: object{"type": "file", "encoding": "base64",
 		"size": len(text), "name": file, "path": path, "sha": Blob(text),
-		"content": base64.StdEncoding.EncodeToString([]byte(text)), "url": "https://github.test/",
+		"content": wrapped(base64.StdEncoding.EncodeToString([]byte(text))),
+		"url":     "https://github.test/",
 		"git_url": "https://github.test/", "html_url": "https://github.test/",
 		"download_url": "https://github.test/", "_links": object{
 			"git": "https://github.test/", "self": "https://github.test/",
 			"html": "https://github.test/"}}}
+}
+
+// wrapped breaks a text into lines of 60 characters, as GitHub sends content.
+func wrapped(text string) string {
+	var lines strings.Builder
+	for part := range slices.Chunk([]byte(text), 60) {
+		lines.Write(part)
+		lines.WriteByte('\n')
+	}
+	return lines.String()
 }
 
 func putContent(s *Server, r *request) answer {
