@@ -120,8 +120,7 @@ func (s *website) showAction(ctx context.Context, a pageAction, q url.Values) (s
 	}
 	if a.kind == mirror.ActionRollback {
 		// the time of the last report changes by itself
-		shown.Lists, shown.Informs = append(shown.Lists, healthyList(id, p.Healthy)),
-			true
+		shown.Lists, shown.Informs = append(shown.Lists, healthyList(id, p.Healthy)), true
 	}
 	if p.Note != "" {
 		shown.Notes = append(shown.Notes, upperFirst(p.Note)+".")
@@ -162,10 +161,10 @@ func healthyList(id fleet.ApplicationID, all []mirror.HealthyRevision) coveredLi
 		if r.Runs {
 			detail += ", runs now"
 		}
-		chosen := url.Values{"tenant": {string(id.Tenant)}, "revision": {r.Revision},
-			"deployment": {string(id.Deployment)}, "environment": {string(id.Environment)}}
 		list.Items = append(list.Items, coveredItem{Name: r.Revision, Detail: detail,
-			Href: "/do/rollback?" + chosen.Encode()})
+			Href: changeHref(string(mirror.ActionRollback), "tenant", string(id.Tenant),
+				"deployment", string(id.Deployment), "environment", string(id.Environment),
+				"revision", r.Revision)})
 	}
 	return list
 }

@@ -722,20 +722,19 @@ func (s *Views) completeEngines(ctx context.Context, tx pgx.Tx, engines []view.E
 // countEngines counts the Applications of each engine, and all rows that it has not applied.
 func (s *Views) countEngines(ctx context.Context, tx pgx.Tx, names []pair) (
 	counts map[pair]stateCounts, pending map[pair]int, err error) {
-	const rowsPending = fromRows +
-		`WHERE d.engine = ANY ($1::text[]) AND $2::text[] IS NOT NULL AND pending(d.seq, s.seq, s.state)`
+	const rowsPending = `SELECT d.engine, '', count(*)` + fromRows + `
+		WHERE (d.engine, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) AND pending(d.seq, s.seq, s.state)`
 	if len(names) <= countedAlone {
 		if counts, err = countStates(ctx, tx, "d.engine", "''", names); err == nil {
-			pending, err = tally(ctx, tx, names, `SELECT d.engine, '', count(*)`+rowsPending+
-				` GROUP BY 1`)
+			pending, err = tally(ctx, tx, names, rowsPending+` GROUP BY 1`)
 		}
 		return counts, pending, err
 	}
 	if counts, pending, err = s.tallies.count(ctx, tx, true); err != nil {
 		return nil, nil, err
 	}
-	others, err := tally(ctx, tx, names, `SELECT d.engine, '', count(*)`+rowsPending+
-		` AND d.kind IN ('AppProject', 'Cluster', 'Repository') GROUP BY 1`)
+	others, err := tally(ctx, tx, names,
+		rowsPending+` AND d.kind IN ('AppProject', 'Cluster', 'Repository') GROUP BY 1`)
 	for name, n := range others {
 		pending[name] += n
 	}
