@@ -50,6 +50,12 @@ func TestManifest(t *testing.T) {
 				t.Errorf("of %s it asks for %q, and needed is %q", name, m.Permissions[name], level)
 			}
 		}
+		proposing := p
+		proposing.Proposals = true
+		if _, text, err := Manifest(proposing); err != nil ||
+			!strings.Contains(string(text), `"contents":"write"`) {
+			t.Errorf("with proposals the manifest is %s (%v)", text, err)
+		}
 		// Every event that is asked for is understood, and the other way round but for those that
 		// come unasked.
 		for _, event := range m.Events {
