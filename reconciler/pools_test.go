@@ -238,9 +238,12 @@ func TestTheLoadOfAPoolMovesToItsNewInstance(t *testing.T) {
 			t.Errorf("a move from %s to %s", m.From, m.To)
 		}
 	}
-	if s := p.pool(); len(s.Instances) != 2 || s.Load != 45 {
-		t.Errorf("the pool: %+v", s)
-	}
+	p.eventually("the pool shows its load, which its next check counts", func() error {
+		if s := p.pool(); len(s.Instances) != 2 || s.Load != 45 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 }
 
 // outrun delays the answer to a recorded plan until the moves that it began are over in the
