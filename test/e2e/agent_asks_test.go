@@ -18,8 +18,8 @@ import (
 
 const yardApp = "acme/yard@yard"
 
-// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, actions, deletions beyond the
-// cluster's own cap, the order of waves, and a network that has gone without a word.
+// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, actions, a rollback, deletions
+// beyond the cluster's own cap, the order of waves, and a network that has gone without a word.
 func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	f := edges.use(t)
 	repo := f.Apps["acme/storefront"]
@@ -45,6 +45,7 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 
 	t.Run("a SyncRun that holds", func(t *testing.T) { s.rollsBack(t, old, newer) })
 	t.Run("what a person asks of an Application", func(t *testing.T) { s.acts(t, yardApp) })
+	t.Run("a person's rollback", func(t *testing.T) { s.isReturned(t, yardApp, old, newer) })
 	t.Run("deletions beyond the cluster's own cap", func(t *testing.T) { s.holdsDeletions(t) })
 	t.Run("a network that has gone without a word", func(t *testing.T) { s.freezes(t) })
 	t.Run("waves", func(t *testing.T) {
@@ -109,6 +110,36 @@ func (s *site) acts(t *testing.T, app string) {
 			if a.ID().String() == app && !example.Healthy(a) {
 				return fmt.Sprintf("%+v", a)
 			}
+		}
+		return ""
+	})
+}
+
+// isReturned rolls an Application back to a revision with which it was Healthy, and lets automation
+// go on.
+func (s *site) isReturned(t *testing.T, app, old, newer string) {
+	t.Helper()
+	path := "tenants/acme/deployments/yard.yaml"
+	for _, revision := range []string{old, newer} {
+		s.commit(t, "the yard runs "+revision, map[string]string{path: strings.Replace(
+			s.files[path], newer, revision, 1)})
+		eventually(t, "synced to "+revision, s.syncedTo(t, "yard", revision))
+	}
+	if shown := s.must(t, "rollback", app); !strings.Contains(shown, old) {
+		t.Errorf("the healthy revisions:\n%s", shown)
+	}
+	s.must(t, "rollback", app, "--to", old[:8], "--yes", "--wait", "--note", "the yard is faulty")
+	if got := s.motd(t, "acme-yard"); got != "welcome" || s.automated(t, "yard") {
+		t.Errorf("rolled back, the workload has %q, automation %v", got, s.automated(t, "yard"))
+	}
+	if out := s.must(t, "describe", "application", app); !strings.Contains(out,
+		"paused by rollback") {
+		t.Errorf("describe:\n%s", out)
+	}
+	s.must(t, "rollback", app, "--end", "--yes", "--wait")
+	eventually(t, "automation goes on", func() string {
+		if got := s.motd(t, "acme-yard"); got != "yard" || !s.automated(t, "yard") {
+			return "the workload has " + got
 		}
 		return ""
 	})

@@ -32,6 +32,8 @@ type forged struct {
 	// permissions
 	bot    stack.Account
 	person map[string]stack.Account
+	team   *receivers // of what Argosy sends to others
+	issuer *stack.Dex // ana signs in there, of the group engineering
 }
 
 // startForged starts the fleet and the Git host without a control plane, for this test alone.
@@ -43,13 +45,15 @@ func startForged(t *testing.T) *forged {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w := &forged{system: &system{}, secret: "the secret of the hook, thirty-two and more",
-		person: map[string]stack.Account{}}
-	w.startFleet(ctx, t, example.Options{Audit: true})
+		person: map[string]stack.Account{}, team: newReceivers(t)}
+	w.startFleet(ctx, t, example.Options{Audit: true,
+		TrustedCAs: map[string][]byte{"localhost": w.team.authority}})
 	t.Cleanup(func() {
 		check(t, w.Fleet.Stop())
 		check(t, os.RemoveAll(w.Dir))
 	})
 	w.startForge(ctx, t)
+	w.team.start(t, w.forge.URL)
 	w.moveIn(ctx, t)
 	return w
 }
@@ -142,16 +146,23 @@ func (w *forged) startControlPlane(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	token, secret := filepath.Join(w.Dir, "forge-token"), filepath.Join(w.Dir, "hook-secret")
+	authority := filepath.Join(w.Dir, "authority.pem")
+	check(t, os.WriteFile(authority, w.team.authority, 0o600))
 	check(t, os.WriteFile(token, []byte(w.bot.Token), 0o600))
 	check(t, os.WriteFile(secret, []byte(w.secret), 0o600))
+	listen, err := stack.FreeAddress()
+	check(t, err)
 	p, err := w.StartPlane(ctx, example.PlaneOptions{
-		Binary: binary, Progress: t.Logf,
+		Binary: binary, Progress: t.Logf, Listen: listen,
 		Source: fmt.Sprintf("{url: %q, allowHTTP: true, tokenFile: %q, poll: 1h}", w.config.URL,
 			token),
 		More: fmt.Sprintf(
 			"forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, "+
-				"webhookSecretFiles: [%q], sweep: 1h, proposals: true, directPush: [\"github:example/platform\"]}\n",
-			w.forge.API(), w.config.Name, token, secret),
+				"webhookSecretFiles: [%q], sweep: 1h, proposals: true, directPush: [\"github:example/platform\"]}\n"+
+				"tracing: {endpoint: %q, allowHTTP: true}\n",
+			w.forge.API(), w.config.Name, token, secret, w.team.spans.URL) +
+			w.startIssuer(ctx, t, "http://"+listen),
+		Env: []string{"SSL_CERT_FILE=" + authority},
 	})
 	check(t, err)
 	w.plane = p
@@ -167,6 +178,25 @@ func (w *forged) startControlPlane(t *testing.T) {
 	// does not.
 	check(t, w.config.CreateHook(ctx, p.URL+"/webhook/github", w.secret, "push", "pull_request",
 		"pull_request_review"))
+}
+
+// startIssuer runs a Dex for the control plane at this address, whose `signIn:` it returns.
+func (w *forged) startIssuer(ctx context.Context, t *testing.T, public string) string {
+	t.Helper()
+	const password = "the-secret-of-the-client"
+	var err error
+	w.issuer, err = stack.StartDex(ctx, stack.DexOptions{
+		Clients: []stack.DexClient{{ID: "argosy", Secret: password,
+			Redirects: []string{public + "/signin/corp/callback"}}},
+		People: []stack.DexPerson{{ID: "1", Name: "ana", Email: "ana@example.com", Password: "a",
+			Groups: []string{"engineering"}}}})
+	check(t, err)
+	t.Cleanup(func() { check(t, w.issuer.Stop()) })
+	secret := filepath.Join(w.Dir, "client-secret")
+	check(t, os.WriteFile(secret, []byte(password), 0o600))
+	return fmt.Sprintf("signIn: {issuers: [{name: corp, title: Corp, url: %q, allowHTTP: true, "+
+		"clientID: argosy, clientSecretFile: %q, scopes: [openid, profile, email, groups]}]}\n",
+		w.issuer.URL, secret)
 }
 
 // propose pushes a branch as a person and asks to merge it into main.

@@ -69,7 +69,9 @@ type Options struct {
 	Installed bool
 	Audit     bool // write the API servers' audit logs to Dir/<engine>.audit
 	Edge      bool // a third cluster, behind a firewall
-	Progress  func(format string, args ...any)
+	// TrustedCAs are PEM certificates that every Argo CD trusts, by host name without the port.
+	TrustedCAs map[string][]byte
+	Progress   func(format string, args ...any)
 	// of the config repo's files before they are pushed; nil: as they are
 	Edit func(path, content string) string
 }
@@ -152,7 +154,7 @@ func (f *Fleet) startPlace(ctx context.Context, o Options, p *Place) (err error)
 // argoCD installs an Argo CD, and starts it unless StartArgoCDs will.
 func (o Options) argoCD(ctx context.Context, where string, a stack.ArgoOptions) (*stack.ArgoCD,
 	error) {
-	a.Refresh = o.Refresh
+	a.Refresh, a.TrustedCAs = o.Refresh, o.TrustedCAs
 	if o.Installed {
 		o.Progress("installing Argo CD %s %s", a.Version, where)
 		return stack.InstallArgoCD(ctx, a)

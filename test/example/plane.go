@@ -28,16 +28,19 @@ type Plane struct {
 	Config  string // its argosy.yaml
 
 	binary   string
+	env      []string
 	progress func(string, ...any)
 }
 
 // PlaneOptions of StartPlane.
 type PlaneOptions struct {
-	Binary   string // argosy
-	Name     string // of the replica, for its files; "argosy" when empty
-	Database string // the value of `database:` in argosy.yaml; a PostgreSQL of its own when empty
-	Source   string // the value of `source:`; the Git server's config repo when empty
-	More     string // further lines of argosy.yaml
+	Binary   string   // argosy
+	Name     string   // of the replica, for its files; "argosy" when empty
+	Database string   // the value of `database:` in argosy.yaml; a PostgreSQL of its own when empty
+	Source   string   // the value of `source:`; the Git server's config repo when empty
+	Listen   string   // the address of the API; a free one when empty
+	More     string   // further lines of argosy.yaml
+	Env      []string // further variables of the process, as NAME=value
 	Progress func(format string, args ...any)
 }
 
@@ -52,15 +55,18 @@ func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) 
 	if o.Source == "" {
 		o.Source = fmt.Sprintf("{url: %q, allowHTTP: true, poll: 1s}", f.Config.URL)
 	}
-	listen, err := stack.FreeAddress()
-	if err != nil {
-		return nil, err
+	listen := o.Listen
+	if listen == "" {
+		var err error
+		if listen, err = stack.FreeAddress(); err != nil {
+			return nil, err
+		}
 	}
 	ops, err := stack.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{binary: o.Binary, URL: "http://" + listen, Ops: "http://" + ops,
+	p := &Plane{binary: o.Binary, env: o.Env, URL: "http://" + listen, Ops: "http://" + ops,
 		Config: filepath.Join(f.Dir, o.Name+".yaml"), progress: o.Progress}
 	token := filepath.Join(f.Dir, "bootstrap-token")
 	if p.Token, err = bootstrapToken(token); err != nil {
@@ -83,11 +89,11 @@ bootstrapTokenFile: %q
 	return p, p.Start(ctx)
 }
 
-// public is the setting of the URL by which the edge reaches the replicas, and leads that to this
-// one too.
+// public is the setting of the URL of the page. With an edge it is the one by which that reaches
+// the replicas, which it leads to this one too.
 func (f *Fleet) public(listen string) string {
 	if f.Edge == nil {
-		return ""
+		return fmt.Sprintf(", publicURL: %q", "http://"+listen)
 	}
 	f.Edge.Hub.Add(listen)
 	return fmt.Sprintf(", publicURL: %q", f.Edge.URL)
@@ -97,7 +103,7 @@ func (f *Fleet) public(listen string) string {
 func (p *Plane) Start(ctx context.Context) (err error) {
 	log := strings.TrimSuffix(p.Config, ".yaml") + ".log"
 	p.Process, err = stack.StartProcess(stack.Command{Name: "argosy", Path: p.binary,
-		Args: []string{"serve", "-f", p.Config}, Log: log})
+		Args: []string{"serve", "-f", p.Config}, Env: append(os.Environ(), p.env...), Log: log})
 	if err != nil {
 		return err
 	}
