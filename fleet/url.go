@@ -170,6 +170,12 @@ func NormalizeRepoURL(raw string) (key string, err error) {
 	return u.Key(), nil
 }
 
+// RegistryKey is the key under which a repository of a registry, of charts or artifacts, is
+// compared with the one that the registry reports.
+func RegistryKey(host, repository string) string {
+	return "registry://" + strings.ToLower(host+"/"+strings.Trim(repository, "/"))
+}
+
 // ParseRepoScope parses a repository URL, or with a trailing slash the folder of all repositories
 // below it, as Tenant.repositories and RepositoryCredential have them.
 func ParseRepoScope(raw string) (u RepoURL, folder bool, err error) {

@@ -77,9 +77,9 @@ func TestSilentConnectionsKeepNoDeliveryOut(t *testing.T) {
 				"100\r\n\r\n{", sign("", nil))
 	}
 	held := func() int {
-		v.small.mu.Lock()
-		defer v.small.mu.Unlock()
-		return len(v.small.taken)
+		v.bodies.small.mu.Lock()
+		defer v.bodies.small.mu.Unlock()
+		return len(v.bodies.small.taken)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); held() < smallBodies; {
 		if time.Now().After(deadline) {

@@ -32,6 +32,8 @@ var (
 	ErrNotRolledBack = errors.New("no rollback of it is in force")
 	// ErrTooManyActions means that MaxOpenActions of one environment are pending or running.
 	ErrTooManyActions = errors.New("too many actions of this environment are waiting")
+	// ErrTooManyPushes means that too many pushes of one sender are not handled yet.
+	ErrTooManyPushes = errors.New("too many pushes are waiting")
 	// ErrTooManySyncs means that the maximum number of syncs of one cluster's own Applications are
 	// pending.
 	ErrTooManySyncs = errors.New("too many syncs of this cluster's own applications are waiting")

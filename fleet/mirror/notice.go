@@ -12,6 +12,8 @@ const (
 	NoticeStops = "stops" // an emergency stop was set or ended
 	// work is pending for an agent, such as a sync that a tenant requested
 	NoticeAgents = "agents"
+	// a push to a repository of Applications waits to be handled
+	NoticeSourcePush = "sourcepush"
 
 	noticeRecorded = "recorded"
 	noticePushed   = "pushed"
@@ -19,21 +21,43 @@ const (
 	noticeMove     = "move"
 	noticeInspect  = "inspect"
 	noticeAnswered = "answered"
+	noticeActions  = "actions"
 	maxNotice      = 7000 // bytes; PostgreSQL accepts 8000
 )
 
 // NoticeRecorded is the notification of a recorded revision: its author and the changed engines;
 // nil engines: any.
 func NoticeRecorded(by string, engines []fleet.EngineName) string {
-	words := []string{noticeRecorded, by}
-	length := len(noticeRecorded) + len(by) + 1
+	return withEngines(noticeRecorded+" "+by, engines)
+}
+
+// withEngines adds the names of engines to a notice; none if there are too many.
+func withEngines(notice string, engines []fleet.EngineName) string {
+	all := notice
 	for _, e := range engines {
-		if length += len(e) + 1; length > maxNotice {
-			return strings.Join(words[:2], " ")
+		if all += " " + string(e); len(all) > maxNotice {
+			return notice
 		}
-		words = append(words, string(e))
 	}
-	return strings.Join(words, " ")
+	return all
+}
+
+// NoticeActions notifies the workers and agents of these engines of actions on Applications. If
+// there are too many, it names none: all of them look.
+func NoticeActions(engines []fleet.EngineName) string {
+	return withEngines(noticeActions, engines)
+}
+
+// Actions parses a notice of NoticeActions; false for any other.
+func Actions(notice string) (engines []fleet.EngineName, ok bool) {
+	words := strings.Fields(notice)
+	if len(words) == 0 || words[0] != noticeActions {
+		return nil, false
+	}
+	for _, e := range words[1:] {
+		engines = append(engines, fleet.EngineName(e))
+	}
+	return engines, true
 }
 
 // Recorded parses a notification of NoticeRecorded; ok is false for any other.

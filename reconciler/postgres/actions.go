@@ -60,7 +60,7 @@ func (s *Decisions) RequestAction(ctx context.Context, scope view.Scope, a mirro
 		s.decided(ctx, "") // the loop plans it
 		return made, nil
 	}
-	s.decided(ctx, mirror.NoticeAgents)
+	s.decided(ctx, mirror.NoticeActions([]fleet.EngineName{made.Key.Engine}))
 	return made, nil
 }
 
@@ -199,15 +199,17 @@ func describeAction(a mirror.Action) string {
 	return out
 }
 
-// OpenActions returns the engine's actions that have not ended, oldest first. Rollbacks are not the
-// worker's: see Plans.PendingRollbacks.
+// OpenActions returns the engine's actions that have not ended, oldest first, and the refreshes
+// that pushes requested. Rollbacks are not the worker's: see Plans.PendingRollbacks.
 func (s *Work) OpenActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action, error) {
-	all, err := collect(ctx, s.database, scanAction, sqlOpenActions+` ORDER BY a.id`,
-		string(engine))
+	all, err := collect(ctx, s.database, scanAction, sqlOpenActions, string(engine), true)
 	return all, wrap(err, "actions of engine %s", engine)
 }
 
-var sqlOpenActions = sqlActions + ` WHERE a.engine = $1 AND a.ended_at IS NULL AND a.kind <> 'rollback'`
+// sqlOpenActions has none unless $2. Of refreshes and actions at the same time the order is free.
+var sqlOpenActions = `SELECT o.* FROM ((` + sqlActions +
+	` WHERE a.engine = $1 AND a.ended_at IS NULL AND a.kind <> 'rollback' ORDER BY a.id)
+	UNION ALL (` + openRefreshesOf + `)) o WHERE $2::boolean ORDER BY o.requested_at, length(o.id), o.id`
 
 // UpdateAction records how far an action of the lease's engine is, and its operation. An ended
 // action stays unchanged. mirror.ErrFenced when the lease has passed on.
@@ -218,6 +220,9 @@ func (s *Work) UpdateAction(ctx context.Context, lease mirror.Lease, u mirror.Ac
 	}
 	if !u.State.OfEngine() {
 		return fmt.Errorf("action %s: %q is no state of an action", u.ID, u.State)
+	}
+	if refresh, ok := refreshOf(u.ID); ok {
+		return s.updateRefresh(ctx, lease, engine, refresh, u.State)
 	}
 	var results any
 	if u.Results != nil {

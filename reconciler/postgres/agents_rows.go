@@ -122,7 +122,7 @@ func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mir
 func (s *Agents) AgentActions(ctx context.Context, engine fleet.EngineName) ([]mirror.Action,
 	error) {
 	all, err := agentRead(ctx, s, engine, scanAction, func(declared bool) (string, []any) {
-		return sqlOpenActions + ` AND $2 ORDER BY a.id`, []any{string(engine), declared}
+		return sqlOpenActions, []any{string(engine), declared}
 	})
 	return all, wrap(err, "actions for the agent of engine %s", engine)
 }
@@ -255,7 +255,8 @@ const (
 			SELECT a.engine FROM agents a WHERE a.tenant = '' AND a.ended_at IS NULL AND (
 				SELECT true FROM desired d WHERE $1::bigint >= 0 AND d.engine = a.engine AND d.seq > $1 AND d.seq <= m.seq ORDER BY d.seq LIMIT 1)),
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
-		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM actions q WHERE q.ended_at IS NULL AND q.kind <> 'rollback') c WHERE ` + sqlServed + `),
+		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM actions q WHERE q.ended_at IS NULL AND q.kind <> 'rollback'
+			UNION SELECT q.engine FROM source_refreshes q) c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT from_engine AS engine FROM application_moves WHERE step <> 'Done'
 			UNION SELECT to_engine FROM application_moves WHERE step <> 'Done') c WHERE ` + sqlServed + `),
 		ARRAY(SELECT c.engine FROM (SELECT i.engine FROM instances i WHERE i.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes'

@@ -20,7 +20,7 @@ import (
 )
 
 // shownToAgents are the tables with an agent's rows.
-var shownToAgents = []string{"actions", "desired", "status", "syncs"}
+var shownToAgents = []string{"actions", "desired", "source_refreshes", "status", "syncs"}
 
 // Every table with a row-level policy for tenants has one for agents too. On all other tables
 // agents have no privilege.
@@ -107,6 +107,8 @@ func TestAgentSeesItsEngineOnly(t *testing.T) {
 	})
 	exec(t, k.url, `INSERT INTO actions (id, request, kind, engine, name, tenant, tenant_uid, environment, deployment, options, by)
 		SELECT engine, engine, 'Refresh', engine, name, tenant, tenant_uid, environment, deployment, '{}', 'ann' FROM syncs`)
+	exec(t, k.url, `INSERT INTO source_refreshes (engine, name, tenant, environment, deployment)
+		SELECT engine, name, tenant, environment, deployment FROM syncs`)
 	conn := connect(t, k.url)
 	defer conn.Close(t.Context())
 	count := func(t *testing.T, table string, settings ...string) (seen, others int) {

@@ -80,6 +80,7 @@ type Store struct {
 	Sessions  *Sessions
 	// Notifications are what is sent about the fleet
 	Notifications *Notifications
+	SourcePushes  *SourcePushes
 }
 
 type (
@@ -123,7 +124,7 @@ func newStore(d *database) *Store {
 		Audit:         &Audit{d},
 		Traces:        &Traces{d},
 		Sessions:      &Sessions{d},
-		Notifications: &Notifications{d},
+		Notifications: &Notifications{d}, SourcePushes: &SourcePushes{d},
 	}
 }
 

@@ -215,7 +215,7 @@ func (s *Store) Reset(ctx context.Context) error {
 			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity'
 				WHERE name = 'reconciler' OR starts_with(name, 'engine/') AND starts_with(holder, 'agent/');
 			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones, reach, listings,
-				application_moves, move_requests, rollouts, rollout_manifests, rollout_decisions;
+				application_moves, move_requests, rollouts, rollout_manifests, rollout_decisions, source_watches, source_refreshes;
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE engines SET cursor = 0;
 			UPDATE pools SET known_in = '';

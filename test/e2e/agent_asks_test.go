@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,6 +47,7 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	t.Run("a SyncRun that holds", func(t *testing.T) { s.rollsBack(t, old, newer) })
 	t.Run("what a person asks of an Application", func(t *testing.T) { s.acts(t, yardApp) })
 	t.Run("a person's rollback", func(t *testing.T) { s.isReturned(t, yardApp, old, newer) })
+	t.Run("a push", func(t *testing.T) { s.comparesAPush(t) })
 	t.Run("deletions beyond the cluster's own cap", func(t *testing.T) { s.holdsDeletions(t) })
 	t.Run("a network that has gone without a word", func(t *testing.T) { s.freezes(t) })
 	t.Run("waves", func(t *testing.T) {
@@ -113,6 +115,33 @@ func (s *site) acts(t *testing.T, app string) {
 		}
 		return ""
 	})
+}
+
+// comparesAPush delivers a push with the tenant's secret: the agent has the Application compared.
+func (s *site) comparesAPush(t *testing.T) {
+	t.Helper()
+	path := "tenants/acme/deployments/yard.yaml"
+	newer, err := s.Apps["acme/storefront"].Commit(t.Context(), "a push", map[string]string{
+		"deploy/config.yaml": motd("pushed")})
+	check(t, err)
+	s.commit(t, "the yard follows main", map[string]string{hooksFile: s.hookSecret(t),
+		path: s.deploymentAt("yard", "yard", "acme-yard", "main")})
+	eventually(t, "synced to the push before", s.syncedTo(t, "yard", newer))
+	newest, err := s.Apps["acme/storefront"].Commit(t.Context(), "another push", map[string]string{
+		"deploy/config.yaml": motd("yard")})
+	check(t, err)
+	s.delivers(t, "acme", tenantHook, s.Git.URL+"/acme/storefront", http.StatusAccepted)
+	pushed := time.Now()
+	eventually(t, "synced to the push", s.syncedTo(t, "yard", newest))
+	t.Logf("synced %s after the delivery", time.Since(pushed).Round(100*time.Millisecond))
+	for _, o := range s.ours(t, applications) {
+		if name := o.GetLabels()["argosy.dev/deployment"]; strings.HasPrefix(
+			o.GetAnnotations()[markOfRefresh], "push-") != (name == "yard") {
+			t.Errorf("%s has %v", name, o.GetAnnotations())
+		}
+	}
+	s.commit(t, "the yard as it was", map[string]string{path: s.files[path]})
+	s.remove(t, "no hook", hooksFile)
 }
 
 // isReturned rolls an Application back to a revision with which it was Healthy, and lets automation

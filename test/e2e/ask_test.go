@@ -156,3 +156,8 @@ func (f *system) deployment(name, environment, namespace, more string) string {
 		"  destination: {environments: [" + environment + "], namespace: " + namespace + "}\n" +
 		more
 }
+
+// deploymentAt is deployment with another target revision.
+func (f *system) deploymentAt(name, environment, namespace, revision string) string {
+	return strings.Replace(f.deployment(name, environment, namespace, ""), "v2.0.1", revision, 1)
+}

@@ -28,7 +28,7 @@ func aPersonOnATerminal(t *testing.T, w *forged) {
 		c.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config"))
 		return c
 	}
-	says := func(arguments ...string) (string, int) {
+	runs := func(arguments ...string) (string, int) {
 		t.Helper()
 		c := ana(arguments...)
 		out, _ := c.CombinedOutput()
@@ -56,26 +56,26 @@ func aPersonOnATerminal(t *testing.T, w *forged) {
 	}
 
 	eventually(t, "her group may look", func() string {
-		if text, code := says("login", "--check"); code != 0 || !strings.Contains(text,
+		if text, code := runs("login", "--check"); code != 0 || !strings.Contains(text,
 			"may read the whole platform") {
 			return text
 		}
 		return ""
 	})
-	if text, code := says("get", "applications"); code != 0 || !strings.Contains(text, "checkout") {
+	if text, code := runs("get", "applications"); code != 0 || !strings.Contains(text, "checkout") {
 		t.Errorf("get applications: %d\n%s", code, text)
 	}
-	if text, code := says("refresh", "acme/checkout@prod-eu", "--yes"); code == 0 ||
+	if text, code := runs("refresh", "acme/checkout@prod-eu", "--yes"); code == 0 ||
 		!strings.Contains(text, "takes the role member") {
 		t.Errorf("a viewer refreshes: %d\n%s", code, text)
 	}
-	if text, code := says("session", "list"); code != 0 || !strings.Contains(text, "valid") {
+	if text, code := runs("session", "list"); code != 0 || !strings.Contains(text, "valid") {
 		t.Errorf("session list: %d\n%s", code, text)
 	}
-	if text, code := says("logout"); code != 0 {
+	if text, code := runs("logout"); code != 0 {
 		t.Errorf("logout: %d\n%s", code, text)
 	}
-	if text, code := says("get", "applications"); code == 0 || !strings.Contains(text,
+	if text, code := runs("get", "applications"); code == 0 || !strings.Contains(text,
 		"argosy login") {
 		t.Errorf("after logout: %d\n%s", code, text)
 	}

@@ -38,7 +38,8 @@ func TestPullRequests(t *testing.T) {
 		{"an approval of one of two tenants is for its files alone", consentOfOneOfTwoTenants},
 		{"a rebase of two reviewed commits is applied", aRebaseOfTwoReviewedCommits},
 		{"a rollback is made lasting by the pull request that it opens", aRollbackInGit},
-		{"a team is told, and its commits have statuses", aTeamIsTold},
+		{"a team is notified, and its commits have statuses", aTeamIsNotified},
+		{"a push refreshes what deploys from it, and nothing else", aPushOfAnApplication},
 		{"a person signs in on a terminal", aPersonOnATerminal},
 		{"the doctor compares the rules of the branch", theDoctorOnTheBranch},
 	} {

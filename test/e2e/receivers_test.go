@@ -53,8 +53,9 @@ func newReceivers(t *testing.T) *receivers {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour),
-		Subject: pkix.Name{CommonName: "a team's authority"}, DNSNames: []string{"localhost"},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		NotAfter: time.Now().Add(24 * time.Hour),
+		Subject:  pkix.Name{CommonName: "a team's authority"}, DNSNames: []string{"localhost"},
 		IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	check(t, err)

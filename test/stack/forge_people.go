@@ -142,6 +142,25 @@ func (f *Forge) CreateOrg(ctx context.Context, name string) error {
 	return f.Call(ctx, f.Admin, http.MethodPost, "orgs", map[string]any{"username": name}, nil)
 }
 
+// CreateOrgHook makes a webhook of all repositories of an organization, see
+// ForgeRepo.CreateHook. It returns its number.
+func (f *Forge) CreateOrgHook(ctx context.Context, org, to, secret string,
+	events ...string) (int64, error) {
+	var hook struct{ ID int64 }
+	err := f.Call(ctx, f.Admin, http.MethodPost, "orgs/"+url.PathEscape(org)+"/hooks",
+		map[string]any{
+			"type": "gitea", "active": true, "events": events,
+			"config": map[string]any{"url": to, "content_type": "json", "secret": secret},
+		}, &hook)
+	return hook.ID, err
+}
+
+// DeleteOrgHook removes a webhook of an organization.
+func (f *Forge) DeleteOrgHook(ctx context.Context, org string, id int64) error {
+	return f.Call(ctx, f.Admin, http.MethodDelete, fmt.Sprintf("orgs/%s/hooks/%d",
+		url.PathEscape(org), id), nil, nil)
+}
+
 // CreateTeam makes a team that has a permission (read, write or admin) on all
 // repositories of the organization, and returns its id.
 func (f *Forge) CreateTeam(ctx context.Context, org, name, permission string,

@@ -147,8 +147,8 @@ func (v *Server) assemblePulls() error {
 	v.pulls.receiver = webhook.NewReceiver(webhook.ReceiverConfig{
 		Inbox: v.store.Pulls, Secrets: secrets, Branch: v.settings.Source.Branch,
 		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed, Moved: v.moved,
-		Proxies: proxies,
-		Log:     v.log,
+		Sources: v.store.SourcePushes.AcceptSourcePush, Proxies: proxies,
+		Log: v.log,
 	})
 	return nil
 }

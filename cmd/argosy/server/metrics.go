@@ -47,6 +47,20 @@ func newNotificationCounter(reg prometheus.Registerer) func(fleet.ChannelKind,
 	}
 }
 
+// newPushCounter counts handled pushes to repositories of Applications.
+func newPushCounter(reg prometheus.Registerer) func(refreshes int) {
+	pushes := prometheus.NewCounter(prometheus.CounterOpts{Name: "argosy_pushes_total",
+		Help: "Pushes to repositories that this replica handled while it led."})
+	refreshes := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "argosy_push_refreshes_total",
+		Help: "Refreshes of Applications that those pushes requested: none if no Application deploys from the pushed place."})
+	reg.MustRegister(pushes, refreshes)
+	return func(n int) {
+		pushes.Inc()
+		refreshes.Add(float64(n))
+	}
+}
+
 // newCommitCounter counts reports of commits.
 func newCommitCounter(reg prometheus.Registerer) func(fleet.CommitHostAPI,
 	mirror.NotificationState) {

@@ -73,6 +73,7 @@ func reference(t *testing.T) string {
 	registerTraces(reg)
 	newNotificationCounter(reg)
 	newCommitCounter(reg)
+	newPushCounter(reg)
 	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(
 		hub.Config{Store: emptyAgentStore(), Secrets: &secrets.Resolver{},

@@ -31,6 +31,7 @@ import (
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/promql"
+	"argosy.dev/argosy/reconciler/pushes"
 	"argosy.dev/argosy/reconciler/secrets"
 	"argosy.dev/argosy/reconciler/tracing"
 	"argosy.dev/argosy/reconciler/worker"
@@ -56,7 +57,9 @@ type Server struct {
 	sealer  *sealer
 	api     *api.Server
 	inspect *inspector
-	pulls   *pulls   // nil without a Git host
+	pulls   *pulls // nil without a Git host
+	pushes  *pushes.Runner
+	sources http.Handler
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
 
 	listener, ops net.Listener
@@ -159,7 +162,7 @@ func (v *Server) assemble() error {
 		return err
 	}
 	v.loop = reconciler.NewLoop(loop)
-	if err := v.assemblePulls(); err != nil {
+	if err := errors.Join(v.assemblePulls(), v.assembleSources()); err != nil {
 		return err
 	}
 	v.manager = worker.NewManager(v.store.Plans, time.Duration(s.Engines.Poll), v.log,
@@ -199,6 +202,10 @@ func (v *Server) front() http.Handler {
 	if v.pulls != nil && v.pulls.receiver != nil {
 		mux.Handle(hookPath, v.pulls.receiver)
 	}
+	if v.sources != nil {
+		mux.Handle(sourcePath, v.sources)
+		mux.Handle(sourcePath+"/{tenant}", v.sources)
+	}
 	v.mountAgents(mux)
 	return mux
 }
@@ -234,7 +241,8 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.handlePushes,
+		v.wakes, v.prune,
 		v.endRevisions, v.seal, v.exportTraces,
 		v.stats.Run, v.keepUses,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
@@ -293,6 +301,14 @@ func (v *Server) wakes(ctx context.Context) {
 			}
 			return
 		}
+		if by == mirror.NoticeSourcePush {
+			v.pushes.Wake()
+			return
+		}
+		if engines, ok := mirror.Actions(by); ok {
+			v.act(engines)
+			return
+		}
 		v.loop.Notified(by)
 		if _, pushed := mirror.Pushed(by); pushed {
 			return // the loop alone reads the branch
@@ -312,6 +328,9 @@ func (v *Server) wakes(ctx context.Context) {
 		if v.pulls != nil && (recorded || by == "") {
 			v.pulls.reviewer.Wake()
 		}
+		if by == "" {
+			v.pushes.Wake()
+		}
 		switch {
 		case recorded && engines != nil:
 			v.manager.WakeEngines(engines)
@@ -324,6 +343,19 @@ func (v *Server) wakes(ctx context.Context) {
 			v.hub.Wake()
 		}
 	})
+}
+
+// act wakes what carries out actions on the Applications of these engines; none: any.
+func (v *Server) act(engines []fleet.EngineName) {
+	if len(engines) == 0 {
+		v.manager.Wake()
+	} else {
+		v.manager.WakeEngines(engines)
+	}
+	v.api.Wake()
+	if v.hub != nil {
+		v.hub.Wake()
+	}
 }
 
 // endRevisions ends revisions that neither their last acknowledgement nor their record ended, as

@@ -9,25 +9,25 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// aTeamIsTold breaks an Application and repairs it: the team's webhook and mailbox get a message of
-// each, the commits of its repository have their statuses, and a collector gets the way of the
-// commit that declared it.
-func aTeamIsTold(t *testing.T, w *forged) {
-	const app, file, folder = "acme/told@staging", "tenants/acme/deployments/told.yaml", "told/app.yaml"
+// aTeamIsNotified breaks an Application and repairs it: the team's webhook and mailbox get a
+// message of each, the commits of its repository have their statuses, and a collector gets the way
+// of the commit that declared it.
+func aTeamIsNotified(t *testing.T, w *forged) {
+	const app, file = "acme/notified@staging", "tenants/acme/deployments/notified.yaml"
 	storefront, err := w.forge.Repo(t.Context(), "acme/storefront")
 	check(t, err)
 	release := func(version, more string) (commit string) {
 		t.Helper()
 		commit, err := storefront.Push(t.Context(), w.forge.Admin, stack.Change{Message: version,
-			Write: map[string]string{folder: strings.ReplaceAll(rollingPods(version, more),
-				"rolling", "told")}})
+			Write: map[string]string{"notified/app.yaml": strings.ReplaceAll(
+				rollingPods(version, more), "rolling", "notified")}})
 		check(t, err)
 		return commit
 	}
 	first := release("one", "restartPolicy: Always")
 	fleetBefore, tenantBefore := w.declares(t, guardsFile), w.declares(t, "fleet/tenants/acme.yaml")
 	declared, err := w.config.Push(t.Context(), w.person["petra"], stack.Change{
-		Message: "a team is told", Write: w.tellsATeam(t, file, fleetBefore, tenantBefore)})
+		Message: "a team is notified", Write: w.notifiesATeam(t, file, fleetBefore, tenantBefore)})
 	check(t, err)
 	w.allHealthy(t, app)
 
@@ -65,7 +65,8 @@ func aTeamIsTold(t *testing.T, w *forged) {
 		t.Errorf("%d e-mails", mails)
 	}
 	w.team.mu.Unlock()
-	if out := w.must(t, "get", "notifications", "--tenant", "acme"); strings.Count(out, "Sent") < 4 {
+	if out := w.must(t, "get", "notifications", "--tenant", "acme"); strings.Count(out,
+		"Sent") < 4 {
 		t.Errorf("the messages:\n%s", out)
 	}
 	if out := w.must(t, "get", "commit-statuses", "--tenant", "acme"); !strings.Contains(out,
@@ -86,8 +87,8 @@ const (
 	statusesFile      = "tenants/acme/credentials/statuses.sops.yaml"
 )
 
-// tellsATeam declares the Application of a repository behind TLS, and who is told of it.
-func (w *forged) tellsATeam(t *testing.T, file, fleet, tenant string) map[string]string {
+// notifiesATeam declares the Application of a repository behind TLS, and who is notified.
+func (w *forged) notifiesATeam(t *testing.T, file, fleet, tenant string) map[string]string {
 	t.Helper()
 	host := w.team.host(t)
 	mail := fmt.Sprintf("localhost:%d", w.team.mailPort)
@@ -128,7 +129,7 @@ spec:
       credentialsRef: {name: statuses}
 `, host, host),
 		file: strings.NewReplacer(w.forge.URL, "https://"+host, "v2.0.1", "main", "path: deploy",
-			"path: told").Replace(w.deployment("told", "staging", "acme-staging", "")),
+			"path: notified").Replace(w.deployment("notified", "staging", "acme-staging", "")),
 	}
 }
 
@@ -149,7 +150,7 @@ func (w *forged) hasStatus(t *testing.T, repo *stack.ForgeRepo, commit, state, t
 			return err.Error()
 		}
 		for _, s := range all {
-			if s.Context != "argosy/acme/told@staging" {
+			if s.Context != "argosy/acme/notified@staging" {
 				continue
 			}
 			if s.State != state || !strings.Contains(s.Description, text) {
