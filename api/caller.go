@@ -234,6 +234,10 @@ func (s *website) signedIn(next func(http.ResponseWriter, *http.Request,
 			return
 		}
 		defer leave()
+		if r.Header.Get(partsHeader) != "" {
+			s.renew(w, r, token, next)
+			return
+		}
 		next(w, r, token)
 	}
 }

@@ -30,6 +30,7 @@ type website struct {
 	// overviews are shared by all viewers.
 	overviews sharedRead[overview]
 	arounds   sharedRead[around]
+	renewals  sharedRead[*renewed]
 }
 
 func (s *website) registerPage() {
@@ -153,20 +154,21 @@ const (
 type (
 	overview struct {
 		frame
-		Source     view.Source
-		Stops      []mirror.Stop
-		Holds      []mirror.Hold
-		Problems   []fleet.Problem
-		Failing    []view.Application
-		Engines    []view.Engine
-		Tenants    []view.Tenant
-		Revisions  []view.Revision
-		Operations []mirror.Operation
-		Total      view.Counts
-		Orphans    []view.Orphan
-		Rebalances []mirror.Rebalance // the open one
-		Unproven   []view.Unproven
-		Rings      []mirror.Ring // that need a person
+		Source      view.Source
+		Stops       []mirror.Stop
+		Holds       []mirror.Hold
+		Problems    []fleet.Problem
+		Failing     []view.Application
+		Engines     []view.Engine
+		Tenants     []view.Tenant
+		Revisions   []view.Revision
+		Operations  []mirror.Operation
+		Total       view.Counts
+		MoreTenants int // that are not listed
+		Orphans     []view.Orphan
+		Rebalances  []mirror.Rebalance // the open one
+		Unproven    []view.Unproven
+		Rings       []mirror.Ring // that need a person
 	}
 	applicationsView struct {
 		frame
@@ -286,7 +288,7 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 		&gather{ctx: ctx, scope: scope}
 	var v overview
 	var beside sync.WaitGroup
-	beside.Go(func() { v.Tenants = many(tenants, s.reader.Tenants, view.Filter{}, manyItems) })
+	beside.Go(func() { v.Tenants = allTenants(tenants, s.reader.Tenants) })
 	if scope.Tenant == "" {
 		beside.Go(func() {
 			v.Engines = many(engines, s.reader.Engines, view.Filter{}, manyItems)
@@ -316,7 +318,45 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 		v.Total.Failed += t.Counts.Failed
 		v.Total.Unknown += t.Counts.Unknown
 	}
+	v.Tenants, v.MoreTenants = neediest(v.Tenants)
 	return v, cmp.Or(g.err, tenants.err, engines.err)
+}
+
+const (
+	mostTenants = 5000 // whose Applications the overview counts
+	fewTenants  = 40   // that the overview lists
+)
+
+// allTenants reads the tenants of a scope, whose counts the store keeps.
+func allTenants(g *gather, read storeList[view.Tenant]) (all []view.Tenant) {
+	page := view.Page{Limit: 1000}
+	for g.err == nil && len(all) < mostTenants {
+		var some []view.Tenant
+		some, page.After, g.err = read(g.ctx, g.scope, view.Filter{}, page)
+		all = append(all, some...)
+		if page.After == "" {
+			break
+		}
+	}
+	return all
+}
+
+// neediest returns the tenants with the most Applications that are not well, in the order of their
+// names, and how many others there are.
+func neediest(all []view.Tenant) (few []view.Tenant, others int) {
+	if len(all) <= fewTenants {
+		return all, 0
+	}
+	few = slices.Clone(all)
+	unwell := func(t view.Tenant) int {
+		return t.Counts.Applications - min(t.Counts.Healthy, t.Counts.Synced)
+	}
+	slices.SortStableFunc(few, func(a, b view.Tenant) int {
+		return cmp.Compare(unwell(b), unwell(a))
+	})
+	few = few[:fewTenants]
+	slices.SortFunc(few, func(a, b view.Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	return few, len(all) - fewTenants
 }
 
 // applicationFilters are the fields by which the page of Applications filters.

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"regexp"
 	"strconv"
-	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/printable"
@@ -108,14 +106,33 @@ func renderPart(t *template.Template, page, name string, data any) (renderedPart
 		return renderedPart{}, err
 	}
 	content := printable.Lines(out.Bytes())
-	sum := sha256.Sum256(timeTexts.ReplaceAll(content, []byte("$1")))
-	hash := hex.EncodeToString(sum[:8])
+	hash := timelessHash(content)
 	return renderedPart{hash: hash, html: fmt.Sprintf(
 		`<div class="part" id="part-%s" data-part="%s" data-kinds="%s" data-hash="%s">%s</div>`,
 		name, name, liveKinds(page, name), hash, content)}, nil
 }
 
-var timeTexts = regexp.MustCompile(`(<time[^>]*>)[^<]*`)
+// timelessHash is the hash of a part without the texts of its times.
+func timelessHash(content []byte) string {
+	h := sha256.New()
+	for {
+		at := bytes.Index(content, []byte("<time"))
+		if at < 0 {
+			break
+		}
+		end := bytes.IndexByte(content[at:], '>')
+		if end < 0 {
+			break
+		}
+		h.Write(content[:at+end+1]) // never fails
+		content = content[at+end+1:]
+		if text := bytes.IndexByte(content, '<'); text >= 0 {
+			content = content[text:]
+		}
+	}
+	h.Write(content)
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
 
 // show renders a page, or the parts of it that the request names, or the failure to read it.
 func (s *website) show(w http.ResponseWriter, r *http.Request, token view.Token, page,
@@ -124,36 +141,13 @@ func (s *website) show(w http.ResponseWriter, r *http.Request, token view.Token,
 		s.failPage(w, r, token, subject, err)
 		return
 	}
-	wanted := r.Header.Get(partsHeader)
-	if wanted == "" {
-		s.write(w, r, http.StatusOK, page, func(out *bytes.Buffer) error {
-			return pages[page].ExecuteTemplate(out, "frame", data)
-		})
+	if n, ok := r.Context().Value(renewedKey{}).(*renewed); ok {
+		n.page, n.data = page, data
 		return
 	}
 	s.write(w, r, http.StatusOK, page, func(out *bytes.Buffer) error {
-		return changedParts(out, page, wanted, data)
+		return pages[page].ExecuteTemplate(out, "frame", data)
 	})
-}
-
-// changedParts renders the named parts whose hash is another than the browser's.
-func changedParts(out *bytes.Buffer, page, wanted string, data any) error {
-	t := pages[page]
-	named := strings.Fields(wanted)
-	for _, one := range named[:min(len(named), maxParts)] {
-		name, hash, _ := strings.Cut(one, "=")
-		if name != "content" && t.Lookup("part-"+name) == nil {
-			continue // of another version of the page
-		}
-		part, err := renderPart(t, page, name, data)
-		if err != nil {
-			return err
-		}
-		if part.hash != hash {
-			out.WriteString(part.html)
-		}
-	}
-	return nil
 }
 
 // partKinds are the kinds of events that may change a part, for all pages.
@@ -166,12 +160,20 @@ func (s *website) write(w http.ResponseWriter, r *http.Request, status int, page
 	render func(*bytes.Buffer) error) {
 	var out bytes.Buffer
 	if err := render(&out); err != nil {
-		s.log.Error("failed to render a page", "page", page, "error", err)
-		http.Error(w, "this page cannot be shown: see the log of argosy serve",
-			http.StatusInternalServerError)
+		s.notRendered(w, page, err)
 		return
 	}
-	body := printable.Lines(out.Bytes())
+	sendPage(w, r, status, printable.Lines(out.Bytes()))
+}
+
+func (s *website) notRendered(w http.ResponseWriter, page string, err error) {
+	s.log.Error("failed to render a page", "page", page, "error", err)
+	http.Error(w, "this page cannot be shown: see the log of argosy serve",
+		http.StatusInternalServerError)
+}
+
+// sendPage sends a page, or parts of one.
+func sendPage(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if r != nil {
 		w.Header().Add("Vary", "Accept-Encoding, "+partsHeader)

@@ -329,3 +329,22 @@ func TestThePageOfTheAuditLogIsScopedFilteredAndExported(t *testing.T) {
 		s.want(s.get(path, "argosy_viewer_1"), http.StatusForbidden)
 	}
 }
+
+// People share the parts that are rendered for them, and never get those of another scope.
+func TestARenewalShowsWhatItsCallerMaySee(t *testing.T) {
+	s := newSite(t, content())
+	for range 3 {
+		all, own := s.renew("/applications", platformToken), s.renew("/applications", acmeToken)
+		s.want(all, http.StatusOK, `data-part="content"`, "acme/web", "globex/")
+		if strings.Count(all.body, "data-part=") != 1 || strings.Contains(all.body, "<html") {
+			t.Errorf("more than the content: %.300s", all.body)
+		}
+		s.want(own, http.StatusOK, "acme/web")
+		if strings.Contains(own.body, "globex") {
+			t.Error("the page of acme has something of globex")
+		}
+		s.want(s.renew("/engines", acmeToken), http.StatusNotFound)
+		s.want(s.renew("/engines", platformToken), http.StatusOK, "eu-1")
+		s.want(s.renew("/tenants/globex", acmeToken), http.StatusNotFound)
+	}
+}

@@ -29,6 +29,7 @@ func renewals(next http.Handler) http.Handler {
 func (s *Server) newWebsite() *website {
 	w := &website{Server: s, reader: sharedReader(s.reader, s.feed, &s.counts)}
 	w.overviews.changed, w.arounds.changed = s.feed.changedAt, s.feed.changedAt
+	w.renewals.changed = s.feed.changedAt
 	return w
 }
 
