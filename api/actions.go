@@ -113,7 +113,7 @@ func (s *Server) act(ctx context.Context, kind mirror.ActionKind, in *actIn) (
 			"wait until the move has ended: `argosy describe move "+id.In().String()+"`")
 	case errors.Is(err, mirror.ErrNeverHealthy):
 		return nil, problem(http.StatusConflict, subject, err.Error(),
-			"choose one of `argosy rollback "+id.String()+"`")
+			"choose one of `argosy rollback "+id.String()+" --list`")
 	case errors.Is(err, mirror.ErrNotRolledBack):
 		return nil, problem(http.StatusConflict, subject, err.Error(),
 			"see `argosy describe application "+id.String()+"`")
@@ -257,6 +257,7 @@ func (s *Server) previewRollback(ctx context.Context, in *previewIn, app view.Ap
 		in.id()); err != nil {
 		return err
 	}
+	p.Before = mirror.HealthyBefore(p.Healthy, mirror.RollbackOf(app.Hold) != "")
 	refuse := func(why string) {
 		if p.Refused == "" {
 			p.Refused = why

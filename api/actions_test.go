@@ -152,7 +152,7 @@ func TestARollbackLeadsToARevisionThatWasHealthy(t *testing.T) {
 	}
 	s.want(ask(`{"request":"request-1","revision":"3e0b"}`), http.StatusAccepted, "Pending")
 	s.want(ask(`{"request":"request-2","revision":"dead"}`), http.StatusConflict,
-		"argosy rollback acme/web@prod")
+		"argosy rollback acme/web@prod --list")
 	s.want(ask(`{"request":"request-3","end":true}`), http.StatusConflict, "no rollback of it")
 	for _, body := range []string{`{"request":"request-4"}`,
 		`{"request":"request-5","revision":"3e0b","end":true}`} {

@@ -71,7 +71,11 @@ func fixedNeeds(verb access.Verb, kind access.Kind) func(url.Values) (access.Ver
 }
 
 func actionChange(a pageAction) pageChange {
-	return pageChange{Word: a.word, Danger: a.danger,
+	var choose func(*website, context.Context, url.Values) (bool, error)
+	if a.kind == mirror.ActionRollback {
+		choose = (*website).chooseRevision
+	}
+	return pageChange{Word: a.word, Danger: a.danger, choose: choose,
 		needs: fixedNeeds(access.Verb(a.kind), access.Application),
 		show: func(s *website, ctx context.Context, q url.Values) (shownChange, error) {
 			return s.showAction(ctx, a, q)
@@ -80,6 +84,20 @@ func actionChange(a pageAction) pageChange {
 			c consent) (string, error) {
 			return s.commitAction(ctx, a, q, shown, c)
 		}}
+}
+
+// chooseRevision adds to the query string of a rollback the revision that it leads to unless
+// another one is chosen.
+func (s *website) chooseRevision(ctx context.Context, q url.Values) (bool, error) {
+	if q.Has("revision") || q.Get("end") == "true" {
+		return false, nil
+	}
+	p, err := s.preview(ctx, mirror.ActionRollback, &previewIn{InApplication: namedApplication(q)})
+	if err != nil || p.Body.Before == "" {
+		return false, err
+	}
+	q.Set("revision", p.Body.Before)
+	return true, nil
 }
 
 func namedApplication(q url.Values) InApplication {

@@ -41,6 +41,8 @@ type (
 		Word   string // on its button
 		Danger bool
 		needs  func(url.Values) (access.Verb, access.Kind)
+		// choose adds to the query string what is done unless another thing is; nil: nothing
+		choose func(*website, context.Context, url.Values) (bool, error)
 		show   func(*website, context.Context, url.Values) (shownChange, error)
 		// commit makes the change, and returns the path of the page that shows its result
 		commit func(*website, context.Context, url.Values, shownChange, consent) (string, error)
@@ -166,6 +168,13 @@ func (s *website) confirmPage(w http.ResponseWriter, r *http.Request, change pag
 	token, q := callerOf(r.Context()), r.URL.Query()
 	err := permitted(token, change, q)
 	var shown shownChange
+	if err == nil && change.choose != nil {
+		var chosen bool
+		if chosen, err = change.choose(s, r.Context(), q); chosen {
+			http.Redirect(w, r, r.URL.Path+"?"+q.Encode(), http.StatusSeeOther)
+			return
+		}
+	}
 	if err == nil {
 		shown, err = change.show(s, r.Context(), q)
 	}

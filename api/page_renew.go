@@ -24,8 +24,12 @@ type renewed struct {
 
 type renewedKey struct{}
 
-// ownPages show what only one person has.
-var ownPages = map[string]bool{"/sessions": true}
+// shares reports whether people share the reads and the parts of a page. They do not share a page
+// of one person's own, nor one Application's: it is read from the engine too, which sends no event,
+// and is seldom open for many people.
+func shares(path string) bool {
+	return path != "/sessions" && !strings.Contains(path, "/applications/")
+}
 
 // errNotRenewed means that the page shows a failure in place of its content.
 var errNotRenewed = errors.New("the page is not shown")
@@ -45,13 +49,13 @@ func (s *website) renew(w http.ResponseWriter, r *http.Request, token view.Token
 	// Nothing of a part depends on the person but what the person may do.
 	subject := fmt.Sprintf("%s %t %+v %q", r.URL.RequestURI(), token.SignedIn != nil,
 		token.Roles(), names)
-	if ownPages[r.URL.Path] {
-		subject += " " + token.Subject()
+	n, err := (*renewed)(nil), errNotRenewed
+	if shares(r.URL.Path) {
+		n, err = s.renewals.getOf(r.Context(), token.Tenant, subject, func(ctx context.Context) (
+			*renewed, error) {
+			return renewNow(ctx, &unwritten{header: http.Header{}}, r, token, show, names)
+		})
 	}
-	n, err := s.renewals.getOf(r.Context(), token.Tenant, subject, func(ctx context.Context) (
-		*renewed, error) {
-		return renewNow(ctx, &unwritten{header: http.Header{}}, r, token, show, names)
-	})
 	if err != nil {
 		n, err = renewNow(r.Context(), w, r, token, show, names)
 		if errors.Is(err, errNotRenewed) {

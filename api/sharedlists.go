@@ -15,10 +15,10 @@ import (
 
 type renewalKey struct{}
 
-// renewals marks the requests by which an open page renews itself.
+// renewals marks the requests by which an open page renews itself, unless it is read for itself.
 func renewals(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(partsHeader) != "" {
+		if r.Header.Get(partsHeader) != "" && shares(r.URL.Path) {
 			r = r.WithContext(context.WithValue(r.Context(), renewalKey{}, true))
 		}
 		next.ServeHTTP(w, r)

@@ -38,6 +38,7 @@ type ActionPreview struct {
 	ComparedAt *time.Time          `json:"comparedAt,omitempty" doc:"When Argo CD compared them"`
 	// of a rollback: the revisions that it may lead to, the latest first
 	Healthy []mirror.HealthyRevision `json:"healthy,omitempty"`
+	Before  string                   `json:"before,omitempty" doc:"rollback: the revision that it leads to unless another one is chosen, the last one that was Healthy before the one that runs; none: there is none"`
 }
 
 // PreviewedResource is a resource that an action would change.

@@ -105,14 +105,17 @@ func restartCommand(a *app) *cobra.Command {
 
 func rollbackCommand(a *app) *cobra.Command {
 	var f actionFlags
+	var list bool
 	cmd := &cobra.Command{
 		Use:   "rollback " + anApplication,
 		Short: "Return an Application to a revision with which it was Healthy",
-		Long: "Without --to it lists the revisions with which the Application was Healthy. With --to\n" +
-			"Argo CD syncs it to that revision, and its automation is paused until Git asks for\n" +
-			"another targetRevision, so that nothing brings the faulty one back. Change the\n" +
-			"declaration to make it lasting; --end lets automation go on without a change.",
+		Long: "Argo CD syncs the Application to the last revision with which it was Healthy before the\n" +
+			"one that runs, or with --to to another one; --list shows them. Its automation is paused\n" +
+			"until Git asks for another targetRevision, so that nothing brings the faulty one back.\n" +
+			"Change the declaration to make it lasting; --end lets automation go on without a\n" +
+			"change.",
 		Example: "  argosy rollback acme/checkout@prod-eu\n" +
+			"  argosy rollback acme/checkout@prod-eu --list\n" +
 			"  argosy rollback acme/checkout@prod-eu --to 4f1c2d9 --wait\n" +
 			"  argosy rollback acme/checkout@prod-eu --end --yes",
 		Args: exactly(anApplication),
@@ -120,15 +123,30 @@ func rollbackCommand(a *app) *cobra.Command {
 	f.add(cmd, a)
 	cmd.Flags().StringVar(&f.ask.Revision, "to", "", "a listed revision, or its first digits")
 	cmd.Flags().BoolVar(&f.ask.End, "end", false, "end the rollback that is in force")
-	cmd.MarkFlagsMutuallyExclusive("to", "end")
+	cmd.Flags().BoolVar(&list, "list", false, "list the revisions with which it was Healthy")
+	cmd.MarkFlagsMutuallyExclusive("to", "end", "list")
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.rollBack(cmd.Context(), args[0], &f, out)
+		if list {
+			return a.listHealthy(cmd.Context(), args[0], out)
+		}
+		return a.rollBack(cmd.Context(), args[0], &f)
 	}
 	return cmd
 }
 
-func (a *app) rollBack(ctx context.Context, name string, f *actionFlags, out *format) error {
+func (a *app) listHealthy(ctx context.Context, name string, out *format) error {
+	_, id, p, err := a.preview(ctx, name, mirror.ActionRollback)
+	if err != nil {
+		return err
+	}
+	if done, err := a.structured(out, p.Healthy); done {
+		return err
+	}
+	return a.showHealthy(id, p.Healthy)
+}
+
+func (a *app) rollBack(ctx context.Context, name string, f *actionFlags) error {
 	if f.ask.End {
 		return a.act(ctx, mirror.ActionRollback, name, f)
 	}
@@ -136,13 +154,16 @@ func (a *app) rollBack(ctx context.Context, name string, f *actionFlags, out *fo
 	if err != nil {
 		return err
 	}
-	if f.ask.Revision == "" {
-		if done, err := a.structured(out, p.Healthy); done {
-			return err
-		}
-		return a.showHealthy(id, p.Healthy)
+	switch {
+	case f.ask.Revision != "":
+		f.ask.Revision, err = healthyRevision(id, p.Healthy, f.ask.Revision)
+	case p.Before == "":
+		err = fmt.Errorf("application %s was not Healthy with an earlier revision than the one "+
+			"that runs; change its declaration", id)
+	default:
+		f.ask.Revision = p.Before
 	}
-	if f.ask.Revision, err = healthyRevision(id, p.Healthy, f.ask.Revision); err != nil {
+	if err != nil {
 		return err
 	}
 	return a.act(ctx, mirror.ActionRollback, name, f)
@@ -165,7 +186,7 @@ func healthyRevision(id fleet.ApplicationID, all []mirror.HealthyRevision, begin
 		return found[0], nil
 	case 0:
 		return "", fmt.Errorf("application %s was not Healthy with revision %s; `argosy rollback "+
-			"%s` lists those with which it was", id, begins, id)
+			"%s --list` shows those with which it was", id, begins, id)
 	}
 	return "", fmt.Errorf("--to %s: %d revisions of application %s begin so; write more digits",
 		begins, len(found), id)

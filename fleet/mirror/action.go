@@ -199,6 +199,24 @@ type HealthyRevision struct {
 	Runs     bool      `json:"runs,omitempty" doc:"whether it is the revision that runs"`
 }
 
+// HealthyBefore returns the revision that a rollback without a choice leads to: the last one with
+// which the Application was Healthy before the one that runs. While a rollback is in force, the
+// next one leads further back, and not to the revision that it left. all is newest first; "": none.
+func HealthyBefore(all []HealthyRevision, rolledBack bool) string {
+	var runs *HealthyRevision
+	for i := range all {
+		if all[i].Runs {
+			runs = &all[i]
+		}
+	}
+	for _, r := range all {
+		if !r.Runs && (runs == nil || !rolledBack || r.FirstAt.Before(runs.FirstAt)) {
+			return r.Revision
+		}
+	}
+	return ""
+}
+
 // MaxHealthyRevisions is how many healthy revisions of an Application are listed and kept.
 const MaxHealthyRevisions = 20
 

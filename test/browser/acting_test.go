@@ -209,9 +209,9 @@ func (b *tab) rollsBack(s *site, width int64) {
 	b.visit(checkoutPage)
 	b.click(`.actions a[href^="/do/rollback"]`)
 	b.see(`form.confirm a[href*="revision="]`)
-	if got := b.text("main"); !strings.Contains(got, "needs one of the listed revisions") ||
+	if got := b.text("main"); !strings.Contains(got, "its automation is paused until") ||
 		!strings.Contains(got, "runs now") {
-		b.t.Errorf("without a revision: %s", got)
+		b.t.Errorf("the last revision before the one that runs: %s", got)
 	}
 	b.noSerious("revisions")
 	b.click(`form.confirm a[href*="` + commit(5) + `"]`)
@@ -231,13 +231,13 @@ func (b *tab) rollsBack(s *site, width int64) {
 					URL: "https://git.example.com/platform/config/pulls/42"}
 			}
 		}
-	})
+	}, view.Event{Kind: "application", Tenant: "acme", At: time.Now()})
 	b.visit(checkoutPage)
+	b.see(`a[href="https://git.example.com/platform/config/pulls/42"]`)
 	if got := b.text("main"); !strings.Contains(got, "Automation is paused by rollback 06h2") ||
 		!strings.Contains(got, "Merge pull request #42") {
 		b.t.Errorf("the Application's page: %s", got)
 	}
-	b.see(`a[href="https://git.example.com/platform/config/pulls/42"]`)
 	b.noSerious("rolled back")
 	b.picture(fmt.Sprint("rolled-back-", width))
 	s.store.Change(func(m *apitest.Mirror) {

@@ -154,10 +154,10 @@ func (s *site) isReturned(t *testing.T, app, old, newer string) {
 			s.files[path], newer, revision, 1)})
 		eventually(t, "synced to "+revision, s.syncedTo(t, "yard", revision))
 	}
-	if shown := s.must(t, "rollback", app); !strings.Contains(shown, old) {
+	if shown := s.must(t, "rollback", app, "--list"); !strings.Contains(shown, old) {
 		t.Errorf("the healthy revisions:\n%s", shown)
 	}
-	s.must(t, "rollback", app, "--to", old[:8], "--yes", "--wait", "--note", "the yard is faulty")
+	s.must(t, "rollback", app, "--yes", "--wait", "--note", "the yard is faulty")
 	if got := s.motd(t, "acme-yard"); got != "welcome" || s.automated(t, "yard") {
 		t.Errorf("rolled back, the workload has %q, automation %v", got, s.automated(t, "yard"))
 	}

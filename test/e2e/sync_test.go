@@ -91,7 +91,7 @@ func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
 	f.commit(t, "the next one", map[string]string{path: strings.Replace(first, "v2.0.1", newer, 1)})
 	eventually(t, "synced to the next one", f.syncedTo(t, "returned", newer))
 
-	shown := f.must(t, "rollback", app)
+	shown := f.must(t, "rollback", app, "--list")
 	if !strings.Contains(shown, old) || !strings.Contains(shown, newer) {
 		t.Errorf("the healthy revisions:\n%s", shown)
 	}
