@@ -234,7 +234,7 @@ func (s *website) signedIn(next func(http.ResponseWriter, *http.Request,
 			return
 		}
 		defer leave()
-		if r.Header.Get(partsHeader) != "" {
+		if r.Method == http.MethodGet && r.Header.Get(partsHeader) != "" {
 			s.renew(w, r, token, next)
 			return
 		}
@@ -313,7 +313,8 @@ func (s *readLimits) enter(ctx context.Context, token string) (leave func(), ok 
 // wait, do not count.
 func (s *Server) admitRead(r *http.Request, id string) (leave func(),
 	refusal *wire.Refusal) {
-	if r.Method != http.MethodGet || isStream(r) {
+	// a pattern of GET answers HEAD too, with the same reads
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || isStream(r) {
 		return func() {}, nil
 	}
 	leave, ok := s.readLimits.enter(r.Context(), id)

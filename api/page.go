@@ -322,23 +322,19 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 	return v, cmp.Or(g.err, tenants.err, engines.err)
 }
 
-const (
-	mostTenants = 5000 // whose Applications the overview counts
-	fewTenants  = 40   // that the overview lists
-)
+const fewTenants = 40 // that the overview lists
 
 // allTenants reads the tenants of a scope, whose counts the store keeps.
 func allTenants(g *gather, read storeList[view.Tenant]) (all []view.Tenant) {
 	page := view.Page{Limit: 1000}
-	for g.err == nil && len(all) < mostTenants {
+	for {
 		var some []view.Tenant
 		some, page.After, g.err = read(g.ctx, g.scope, view.Filter{}, page)
 		all = append(all, some...)
-		if page.After == "" {
-			break
+		if g.err != nil || page.After == "" {
+			return all
 		}
 	}
-	return all
 }
 
 // neediest returns the tenants with the most Applications that are not well, in the order of their

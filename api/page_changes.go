@@ -87,9 +87,14 @@ func actionChange(a pageAction) pageChange {
 }
 
 // chooseRevision adds to the query string of a rollback the revision that it leads to unless
-// another one is chosen.
+// another one is chosen, and removes it from one that ends. It reports whether it changed anything.
 func (s *website) chooseRevision(ctx context.Context, q url.Values) (bool, error) {
-	if q.Has("revision") || q.Get("end") == "true" {
+	switch {
+	case q.Get("end") == "true":
+		chosen := q.Has("revision")
+		q.Del("revision") // the form has the revision that it showed
+		return chosen, nil
+	case q.Has("revision"):
 		return false, nil
 	}
 	p, err := s.preview(ctx, mirror.ActionRollback, &previewIn{InApplication: namedApplication(q)})

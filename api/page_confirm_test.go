@@ -85,6 +85,24 @@ func TestAPersonChangesFromThePageWhatItHasShown(t *testing.T) {
 			t.Errorf("%v %+v", err, acts)
 		}
 	})
+	t.Run("a rollback leads to the last revision before, and can end", func(t *testing.T) {
+		p.fleet.Change(func(m *apitest.Mirror) {
+			m.Healthy = []apitest.HealthyRevisions{{Application: acmeWeb,
+				Revisions: []mirror.HealthyRevision{{Revision: "c0ffee", Runs: true,
+					FirstAt: time.Now()}, {Revision: "ba5e", FirstAt: time.Now().Add(-time.Hour)}}}}
+		})
+		const rollback = "/do/rollback?deployment=web&environment=prod&tenant=acme"
+		for query, text := range map[string]string{"": "Argo CD syncs it to ba5e",
+			"&revision=ba5e&end=true": "automation goes on"} {
+			a := p.visit(alice, p.url+rollback+query)
+			p.want(a, http.StatusSeeOther)
+			to := a.header.Get("Location")
+			if strings.Contains(to, "revision=ba5e") != (query == "") {
+				t.Errorf("%q leads to %s", query, to)
+			}
+			p.want(p.visit(alice, p.url+to), http.StatusOK, text)
+		}
+	})
 	t.Run("a restart is of the listed workloads", func(t *testing.T) {
 		workload := func(uid string) {
 			p.seen.Set(acmeWeb, apitest.Resources{Tree: view.Tree{Nodes: []view.TreeNode{{

@@ -20,7 +20,6 @@ import (
 // Argosy-Parts, "name=hash name=hash", and gets those whose hash differs.
 const (
 	partsHeader = "Argosy-Parts"
-	maxParts    = 32 // of one request
 	worthZip    = 1400
 )
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet/view"
@@ -24,40 +25,57 @@ type renewed struct {
 
 type renewedKey struct{}
 
-// shares reports whether people share the reads and the parts of a page. They do not share a page
-// of one person's own, nor one Application's: it is read from the engine too, which sends no event,
-// and is seldom open for many people.
-func shares(path string) bool {
-	return path != "/sessions" && !strings.Contains(path, "/applications/")
-}
-
 // errNotRenewed means that the page shows a failure in place of its content.
 var errNotRenewed = errors.New("the page is not shown")
+
+// sharedPages are those that many people have open. Their reads come from the mirror alone, whose
+// changes are events.
+var sharedPages = []string{"/", "/applications", "/tenants", "/environments", "/deployments",
+	"/engines", "/agents", "/services", "/operations", "/moves", "/rollouts", "/holds", "/problems",
+	"/revisions", "/pulls"}
+
+// shares reports whether people share the rendered parts of a page: of a few pages without a
+// filter, so that what is kept is bounded.
+func shares(r *http.Request) bool {
+	return r.URL.RawQuery == "" && slices.Contains(sharedPages, r.URL.Path)
+}
+
+// partsIn returns the parts that a request names, each with the hash that the browser has.
+func partsIn(r *http.Request) (names []string, hashes map[string]string) {
+	hashes = map[string]string{}
+	for _, one := range strings.Fields(r.Header.Get(partsHeader)) {
+		name, hash, _ := strings.Cut(one, "=")
+		if _, known := partKinds[name]; !known && name != "content" {
+			continue // of another version of the page
+		}
+		if _, twice := hashes[name]; !twice {
+			names, hashes[name] = append(names, name), hash
+		}
+	}
+	slices.Sort(names)
+	return names, hashes
+}
 
 // renew answers a request for parts with those whose hash is another than the browser's. show is
 // the page's own handler.
 func (s *website) renew(w http.ResponseWriter, r *http.Request, token view.Token,
 	show func(http.ResponseWriter, *http.Request, view.Token)) {
-	var names []string
-	hashes := map[string]string{}
-	for _, one := range strings.Fields(r.Header.Get(partsHeader)) {
-		name, hash, _ := strings.Cut(one, "=")
-		if _, twice := hashes[name]; !twice && len(names) < maxParts {
-			names, hashes[name] = append(names, name), hash
-		}
-	}
-	// Nothing of a part depends on the person but what the person may do.
-	subject := fmt.Sprintf("%s %t %+v %q", r.URL.RequestURI(), token.SignedIn != nil,
-		token.Roles(), names)
 	n, err := (*renewed)(nil), errNotRenewed
-	if shares(r.URL.Path) {
+	if shares(r) {
+		names, _ := partsIn(r)
+		// Nothing of a part depends on the person but what the person may do.
+		subject := fmt.Sprintf("%s %t %+v %q", r.URL.Path, token.SignedIn != nil, token.Roles(),
+			names)
 		n, err = s.renewals.getOf(r.Context(), token.Tenant, subject, func(ctx context.Context) (
 			*renewed, error) {
-			return renewNow(ctx, &unwritten{header: http.Header{}}, r, token, show, names)
+			return renewNow(ctx, &unwritten{header: http.Header{}}, r, token, show)
 		})
+		if r.Context().Err() != nil {
+			return // the client has left
+		}
 	}
 	if err != nil {
-		n, err = renewNow(r.Context(), w, r, token, show, names)
+		n, err = renewNow(r.Context(), w, r, token, show)
 		if errors.Is(err, errNotRenewed) {
 			return // the page has answered with its failure
 		}
@@ -67,6 +85,7 @@ func (s *website) renew(w http.ResponseWriter, r *http.Request, token view.Token
 		return
 	}
 	var out bytes.Buffer
+	names, hashes := partsIn(r)
 	for _, name := range names {
 		if part, ok := n.parts[name]; ok && part.hash != hashes[name] {
 			out.WriteString(part.html)
@@ -75,19 +94,20 @@ func (s *website) renew(w http.ResponseWriter, r *http.Request, token view.Token
 	sendPage(w, r, http.StatusOK, out.Bytes())
 }
 
-// renewNow renders the named parts of a page. If the page is not shown, it answers w and returns
-// errNotRenewed.
+// renewNow renders the named parts of a page, after show, which may drop some that the browser
+// renews by itself. If the page is not shown, it answers w and returns errNotRenewed.
 func renewNow(ctx context.Context, w http.ResponseWriter, r *http.Request, token view.Token,
-	show func(http.ResponseWriter, *http.Request, view.Token), names []string) (*renewed, error) {
+	show func(http.ResponseWriter, *http.Request, view.Token)) (*renewed, error) {
 	n := &renewed{parts: map[string]renderedPart{}}
 	show(w, r.WithContext(context.WithValue(ctx, renewedKey{}, n)), token)
 	if n.page == "" {
 		return nil, errNotRenewed
 	}
 	t := pages[n.page]
+	names, _ := partsIn(r)
 	for _, name := range names {
 		if name != "content" && t.Lookup("part-"+name) == nil {
-			continue // of another version of the page
+			continue // another page's
 		}
 		part, err := renderPart(t, n.page, name, n.data)
 		if err != nil {

@@ -330,6 +330,25 @@ func TestThePageOfTheAuditLogIsScopedFilteredAndExported(t *testing.T) {
 	}
 }
 
+// A followed log renews itself: a renewal of its page must not put the placeholder in its place.
+func TestARenewalLeavesAFollowedLogAlone(t *testing.T) {
+	s := newSite(t, content())
+	for tab, panels := range map[string]int{"logs": 0, "facts": 1} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			s.url+"/tenants/acme/applications/web/prod/"+tab, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.AddCookie(&http.Cookie{Name: "argosy-session", Value: platformToken})
+		req.Header.Set("Argosy-Parts", "header=x panel=y")
+		a := s.send(req)
+		s.want(a, http.StatusOK, `data-part="header"`)
+		if n := strings.Count(a.body, `data-part="panel"`); n != panels {
+			t.Errorf("%s: %d panels", tab, n)
+		}
+	}
+}
+
 // People share the parts that are rendered for them, and never get those of another scope.
 func TestARenewalShowsWhatItsCallerMaySee(t *testing.T) {
 	s := newSite(t, content())

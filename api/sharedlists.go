@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
@@ -15,10 +16,11 @@ import (
 
 type renewalKey struct{}
 
-// renewals marks the requests by which an open page renews itself, unless it is read for itself.
+// renewals marks the requests by which an open page renews itself. The page of one Application is
+// read for itself: it is seldom open for many people.
 func renewals(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(partsHeader) != "" && shares(r.URL.Path) {
+		if r.Header.Get(partsHeader) != "" && !strings.Contains(r.URL.Path, "/applications/") {
 			r = r.WithContext(context.WithValue(r.Context(), renewalKey{}, true))
 		}
 		next.ServeHTTP(w, r)

@@ -115,18 +115,25 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, erro
 	if err != nil {
 		return "", refuse(http.StatusBadRequest, err.Error())
 	}
-	moved, err := v.move(r, delivery.Event, asks, body)
-	if err != nil {
-		return "", err
+	if asks.Pushed || len(asks.Rechecks) > 0 {
+		text, err := v.store(r.Context(), delivery, asks)
+		if err != nil {
+			return "", err
+		}
+		if _, err := v.move(r, delivery.Event, asks, body); err != nil {
+			v.Log.Warn("a push to a repository of Applications was not stored; Argo CD polls",
+				"delivery", delivery.ID, "error", err)
+		}
+		return text, nil
 	}
+	moved, err := v.move(r, delivery.Event, asks, body)
 	switch {
-	case asks.Pushed || len(asks.Rechecks) > 0:
+	case err != nil:
+		return "", err
 	case moved:
 		return accepted, nil
-	default:
-		return nothing, nil
 	}
-	return v.store(r.Context(), delivery, asks)
+	return nothing, nil
 }
 
 const accepted = "accepted"

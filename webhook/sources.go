@@ -39,12 +39,17 @@ type SourceConfig struct {
 // delivery.
 type SourceReceiver struct {
 	SourceConfig
-	bodies *bodies
+	bodies  *bodies
+	parsing chan struct{} // one delivery at a time: JSON may take many times its size in memory
 }
+
+// maxTenantBody limits a tenant's delivery, in bytes.
+const maxTenantBody = 4 << 20
 
 // NewSourceReceiver returns a SourceReceiver.
 func NewSourceReceiver(c SourceConfig) *SourceReceiver {
-	return &SourceReceiver{SourceConfig: c, bodies: newBodies(c.Proxies)}
+	return &SourceReceiver{SourceConfig: c, bodies: newBodies(c.Proxies),
+		parsing: make(chan struct{}, 1)}
 }
 
 // ServeHTTP handles one delivery; the tenant is the last segment of the path after "push".
@@ -54,7 +59,8 @@ func (v *SourceReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (v *SourceReceiver) receive(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err := acceptableFrom(r, "application/json",
-		"application/vnd.docker.distribution.events.v1+json"); err != nil {
+		"application/vnd.docker.distribution.events.v1+json",
+		"application/vnd.docker.distribution.events.v2+json"); err != nil {
 		return "", err
 	}
 	if !signed(r.Header) {
@@ -71,14 +77,32 @@ func (v *SourceReceiver) receive(w http.ResponseWriter, r *http.Request) (string
 	if err := v.verify(ctx, tenant, r.Header, body); err != nil {
 		return "", err
 	}
-	pushes, err := sources.Parse(r.Header, body)
+	if tenant != "" && len(body) > maxTenantBody {
+		return "", refuse(http.StatusRequestEntityTooLarge, "a tenant's delivery has at most 4 MiB")
+	}
+	pushes, err := v.parse(ctx, r.Header, body)
 	if err != nil {
-		return "", refuse(http.StatusBadRequest, err.Error())
+		return "", err
 	}
 	if len(pushes) == 0 {
 		return "no push of a branch, tag or image", nil
 	}
 	return accepted, acceptPushes(ctx, v.Accept, v.Log, tenant, pushes)
+}
+
+func (v *SourceReceiver) parse(ctx context.Context, h http.Header, body []byte) (
+	[]mirror.SourcePush, error) {
+	select {
+	case v.parsing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, refuse(http.StatusServiceUnavailable, "too many deliveries at once")
+	}
+	defer func() { <-v.parsing }()
+	pushes, err := sources.Parse(h, body)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, err.Error())
+	}
+	return pushes, nil
 }
 
 // acceptPushes stores the pushes of one delivery.

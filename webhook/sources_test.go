@@ -120,6 +120,41 @@ func TestAPushThatIsNotStoredIsAskedForAgain(t *testing.T) {
 	}
 }
 
+func TestRegistriesHaveContentTypesOfTheirOwn(t *testing.T) {
+	const body = `{"events":[{"action":"push","target":{"repository":"acme/app","tag":"v1"},` +
+		`"request":{"host":"registry.example.com"}}]}`
+	for _, media := range []string{"application/vnd.docker.distribution.events.v1+json",
+		"application/vnd.docker.distribution.events.v2+json", "application/json; charset=utf-8"} {
+		s := &shelf{}
+		r := httptest.NewRequest(http.MethodPost, "/webhook/push/acme", strings.NewReader(body))
+		r.Header.Set("Content-Type", media)
+		r.Header.Set("Authorization", "Bearer acme-secret")
+		if w := answer(sourceReceiver(s), r); w.Code != http.StatusAccepted || len(s.pushes) != 1 {
+			t.Errorf("%s: %d %s", media, w.Code, w.Body)
+		}
+	}
+	large := httptest.NewRequest(http.MethodPost, "/webhook/push/acme", strings.NewReader(
+		`{"x":"`+strings.Repeat("x", maxTenantBody)+`"}`))
+	large.Header.Set("Content-Type", "application/json")
+	large.Header.Set("X-Gitlab-Token", "acme-secret")
+	if w := answer(sourceReceiver(&shelf{}), large); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large delivery: %d %s", w.Code, w.Body)
+	}
+}
+
+// A push to the config repo is stored, whatever becomes of the Applications' part of it.
+func TestAPushToTheConfigRepoDoesNotDependOnTheApplications(t *testing.T) {
+	s, inbox := &shelf{err: mirror.ErrTooManyPushes}, &memory{}
+	v := receiver(inbox, secretsOf("s3cret"))
+	v.Sources = s.accept
+	const own = `{"ref":"refs/heads/main","repository":{"id":42,` +
+		`"clone_url":"https://git.example.com/platform/config.git"}}`
+	if w := answer(v, delivery("push", "s3cret", own)); w.Code != http.StatusAccepted ||
+		len(inbox.ids) != 1 {
+		t.Errorf("%d %s, stored %v", w.Code, w.Body, inbox.ids)
+	}
+}
+
 // An organization's hook delivers the pushes of all of its repositories to the one path.
 func TestTheGitHostsHookRefreshesTheApplicationsOfItsRepositories(t *testing.T) {
 	s := &shelf{}

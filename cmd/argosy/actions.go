@@ -130,6 +130,9 @@ func rollbackCommand(a *app) *cobra.Command {
 		if list {
 			return a.listHealthy(cmd.Context(), args[0], out)
 		}
+		if cmd.Flags().Changed("output") {
+			return errors.New("-o is the format of --list; write --list too")
+		}
 		return a.rollBack(cmd.Context(), args[0], &f)
 	}
 	return cmd
@@ -159,9 +162,10 @@ func (a *app) rollBack(ctx context.Context, name string, f *actionFlags) error {
 		f.ask.Revision, err = healthyRevision(id, p.Healthy, f.ask.Revision)
 	case p.Before == "":
 		err = fmt.Errorf("application %s was not Healthy with an earlier revision than the one "+
-			"that runs; change its declaration", id)
+			"that runs; `argosy rollback %s --list` shows all, --to chooses one", id, id)
 	default:
 		f.ask.Revision = p.Before
+		a.hint("to %s, the last revision with which it was Healthy before", p.Before)
 	}
 	if err != nil {
 		return err

@@ -200,8 +200,9 @@ type HealthyRevision struct {
 }
 
 // HealthyBefore returns the revision that a rollback without a choice leads to: the last one with
-// which the Application was Healthy before the one that runs. While a rollback is in force, the
-// next one leads further back, and not to the revision that it left. all is newest first; "": none.
+// which the Application was Healthy, of those before the one that runs. It never leads forward: a
+// later one was left for a reason. all is newest first; "": there is none, or while a rollback is
+// in force it is not known which one runs.
 func HealthyBefore(all []HealthyRevision, rolledBack bool) string {
 	var runs *HealthyRevision
 	for i := range all {
@@ -209,8 +210,11 @@ func HealthyBefore(all []HealthyRevision, rolledBack bool) string {
 			runs = &all[i]
 		}
 	}
+	if rolledBack && runs == nil {
+		return ""
+	}
 	for _, r := range all {
-		if !r.Runs && (runs == nil || !rolledBack || r.FirstAt.Before(runs.FirstAt)) {
+		if !r.Runs && (runs == nil || r.FirstAt.Before(runs.FirstAt)) {
 			return r.Revision
 		}
 	}

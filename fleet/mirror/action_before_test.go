@@ -19,13 +19,14 @@ func TestARollbackLeadsToTheLastHealthyRevisionBefore(t *testing.T) {
 		rolledBack bool
 		want       string
 	}{
-		"the one before":                  {[]HealthyRevision{runs(c), b, a}, false, "b"},
-		"what runs was never Healthy":     {[]HealthyRevision{c, b, a}, false, "c"},
-		"further back, after a rollback":  {[]HealthyRevision{runs(b), c, a}, true, "a"},
-		"Git has returned to it":          {[]HealthyRevision{runs(b), c, a}, false, "c"},
-		"rolled back to the first one":    {[]HealthyRevision{runs(a), c, b}, true, ""},
-		"it was never Healthy":            {nil, false, ""},
-		"only what runs was ever Healthy": {[]HealthyRevision{runs(a)}, false, ""},
+		"the one before":                   {[]HealthyRevision{runs(c), b, a}, false, "b"},
+		"what runs was never Healthy":      {[]HealthyRevision{c, b, a}, false, "c"},
+		"further back, after a rollback":   {[]HealthyRevision{runs(b), c, a}, true, "a"},
+		"Git has returned to it":           {[]HealthyRevision{runs(b), c, a}, false, "a"},
+		"what the rollback runs is hidden": {[]HealthyRevision{c, b, a}, true, ""},
+		"rolled back to the first one":     {[]HealthyRevision{runs(a), c, b}, true, ""},
+		"it was never Healthy":             {nil, false, ""},
+		"only what runs was ever Healthy":  {[]HealthyRevision{runs(a)}, false, ""},
 	} {
 		if got := HealthyBefore(test.all, test.rolledBack); got != test.want {
 			t.Errorf("%s: %q", name, got)

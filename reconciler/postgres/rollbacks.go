@@ -64,7 +64,8 @@ func queueHealthy(b *pgx.Batch, seen []mirror.Observation) {
 }
 
 // HealthyRevisions returns the revisions with which an Application was Healthy, the latest first,
-// at most mirror.MaxHealthyRevisions.
+// at most mirror.MaxHealthyRevisions. While it is OutOfSync, as after a rollback, it runs the
+// revision of its last sync: Argo CD compares it with the other one.
 func (s *Views) HealthyRevisions(ctx context.Context, scope view.Scope, id fleet.ApplicationID) (
 	[]mirror.HealthyRevision, error) {
 	if scope.Tenant != "" && scope.Tenant != id.Tenant {
@@ -77,7 +78,7 @@ func (s *Views) HealthyRevisions(ctx context.Context, scope view.Scope, id fleet
 		SELECT h.revision, h.first_at, h.last_at, EXISTS (
 			SELECT FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
 			WHERE d.kind = 'Application' AND d.tenant = h.tenant AND d.environment = h.environment AND d.deployment = h.deployment
-				AND NOT d.absent AND s.synced_revision = h.revision AND s.sync = 'Synced')
+				AND NOT d.absent AND h.revision = CASE WHEN s.sync = 'Synced' THEN s.synced_revision ELSE s.operation_revision END)
 		FROM healthy_revisions h
 		WHERE h.tenant = $1 AND h.environment = $2 AND h.deployment = $3 AND h.tenant_uid = live_tenant(h.tenant)
 		ORDER BY h.last_at DESC, h.revision LIMIT $4`, text(string(id.Tenant)),

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
@@ -59,6 +60,15 @@ func TestARevisionThatGetsDegradedSoonIsNotAHealthyOne(t *testing.T) {
 	if n := one[int](t, url, `SELECT count(*) FROM healthy_revisions WHERE last_at > now() - interval '1 minute'
 		AND first_at < now() - interval '23 hours'`); n != 1 {
 		t.Error("the time of the last report is not kept")
+	}
+	// After a rollback to r1, Argo CD compares with r2.
+	for _, o := range []mirror.Observation{runsWith(a.Key, "r2", mirror.HealthHealthy),
+		{Key: a.Key, UID: "u", Sync: mirror.SyncOutOfSync, Health: mirror.HealthHealthy,
+			SyncedRevision: "r2", OperationRevision: "r1"}} {
+		check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{o}))
+	}
+	if got := healthy(""); !slices.Equal(got, []string{"r2", "r1 runs"}) {
+		t.Errorf("rolled back: %v", got)
 	}
 	// A later tenant of the name inherits nothing.
 	exec(t, url, `UPDATE tenants SET removed_at = now(); INSERT INTO tenants (tenant) VALUES ('acme')`)

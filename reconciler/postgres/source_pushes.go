@@ -19,8 +19,8 @@ import (
 type SourcePushes struct{ *database }
 
 const (
-	// waiting pushes of one tenant's deliveries, and of the platform's
-	maxTenantPushes, maxPushes = 100, 5000
+	// waiting pushes of one tenant's deliveries, of the platform's, and of one repository
+	maxTenantPushes, maxPushes, maxOfRepository = 100, 5000, 100
 	// A push that could not be handled for so long is given up: Argo CD has polled since.
 	pushExpiry = time.Hour
 	// openRefreshes are listed for one engine at a time.
@@ -28,8 +28,9 @@ const (
 	refreshPrefix = "push-"
 )
 
-// AcceptSourcePush stores a push until it is handled, and notifies the replicas.
-// mirror.ErrTooManyPushes if too many of its sender wait.
+// AcceptSourcePush stores a push until it is handled, and notifies the replicas. It stores no
+// second one that is equal: the repositories are read after the first is handled.
+// mirror.ErrTooManyPushes if too many of its sender or repository wait.
 func (s *SourcePushes) AcceptSourcePush(ctx context.Context, p mirror.SourcePush) error {
 	limit := maxPushes
 	if p.Tenant != "" {
@@ -39,17 +40,22 @@ func (s *SourcePushes) AcceptSourcePush(ctx context.Context, p mirror.SourcePush
 	if p.Paths != nil {
 		paths = texts(p.Paths)
 	}
-	stored := 0
+	waits, stored := false, 0
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `
-			WITH stored AS (
+			WITH equal AS (
+				SELECT FROM source_pushes w WHERE w.tenant = $5 AND w.repositories = $1 AND w.ref = $2 AND w.is_default = $3
+					AND (w.paths IS NULL OR w.paths = $4::text[])),
+			stored AS (
 				INSERT INTO source_pushes (repositories, ref, is_default, paths, tenant)
-				SELECT $1, $2, $3, $4, $5 WHERE (SELECT count(*) FROM source_pushes WHERE tenant = $5) < $6 RETURNING id)
-			SELECT count(pg_notify($7, $8)) FROM stored`, texts(p.Repositories), text(p.Ref),
-			p.Default, paths, string(p.Tenant), limit, channel,
-			mirror.NoticeSourcePush).Scan(&stored)
+				SELECT $1, $2, $3, $4::text[], $5 WHERE NOT EXISTS (SELECT FROM equal)
+					AND (SELECT count(*) FROM source_pushes w WHERE w.tenant = $5) < $6
+					AND (SELECT count(*) FROM source_pushes w WHERE w.tenant = $5 AND w.repositories = $1) < $7 RETURNING id)
+			SELECT EXISTS (SELECT FROM equal), (SELECT count(pg_notify($8, $9)) FROM stored)`,
+			texts(p.Repositories), text(p.Ref), p.Default, paths, string(p.Tenant), limit,
+			maxOfRepository, channel, mirror.NoticeSourcePush).Scan(&waits, &stored)
 	})
-	if err == nil && stored == 0 {
+	if err == nil && !waits && stored == 0 {
 		err = mirror.ErrTooManyPushes
 	}
 	return wrap(err, "push to %s", strings.Join(p.Repositories, ", "))
@@ -57,8 +63,8 @@ func (s *SourcePushes) AcceptSourcePush(ctx context.Context, p mirror.SourcePush
 
 func texts(all []string) []string { return column(all, text) }
 
-// SourcePushes returns waiting pushes: the oldest of each tenant before any second one, so that the
-// pushes of one tenant do not delay another's.
+// SourcePushes returns waiting pushes: the oldest of each tenant and repository before any second
+// one, so that the pushes of one do not delay another's.
 func (s *SourcePushes) SourcePushes(ctx context.Context, limit int) ([]mirror.SourcePush, error) {
 	scan := func(row pgx.CollectableRow) (p mirror.SourcePush, err error) {
 		err = row.Scan(&p.ID, &p.Repositories, &p.Ref, &p.Default, &p.Paths, &p.Tenant, &p.At)
@@ -66,7 +72,7 @@ func (s *SourcePushes) SourcePushes(ctx context.Context, limit int) ([]mirror.So
 	}
 	all, err := collect(ctx, s.database, scan, `
 		SELECT id, repositories, ref, is_default, paths, tenant, at FROM source_pushes
-		ORDER BY row_number() OVER (PARTITION BY tenant ORDER BY id), id LIMIT $1`,
+		ORDER BY row_number() OVER (PARTITION BY tenant, repositories[1] ORDER BY id), id LIMIT $1`,
 		limit)
 	return all, wrap(err, "pushes to repositories of Applications")
 }
@@ -131,7 +137,10 @@ func (s *SourcePushes) Watch(ctx context.Context, from, to int64, of []mirror.Wa
 				column(part, func(w mirror.SourceWatch) string { return text(w.Path) }))
 			if _, err := tx.Exec(ctx, `
 				INSERT INTO source_watches (engine, name, tenant, repository, ref, path)
-				SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+				SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+					AS w (engine, name, tenant, repository, ref, path)
+				JOIN desired d ON d.engine = w.engine AND d.kind = 'Application' AND d.name = w.name
+				FOR KEY SHARE OF d
 				ON CONFLICT DO NOTHING`, args...); err != nil {
 				return err
 			}
@@ -230,37 +239,51 @@ func (s *SourcePushes) SealedOf(ctx context.Context, tenant fleet.TenantName, fo
 	return blob, wrap(err, "secret %s of tenant %s", name, tenant)
 }
 
-// openRefreshesOf selects an engine's refreshes as actions, with the columns of actionColumns.
-var openRefreshesOf = fmt.Sprintf(`SELECT '%[1]s' || r.id, '', 'refresh', r.engine, r.name, r.tenant, r.environment, r.deployment, '{}'::jsonb,
+// sqlLife is part of the IDs of refreshes: the last one is written on the Application, and a
+// restored database counts again.
+const sqlLife = `(SELECT left(md5(incarnation()), 8))`
+
+// openRefreshesOf selects an engine's refreshes as actions, with the columns of actionColumns: the
+// oldest of each tenant before any second one, since those of a tenant may wait for its cluster.
+var openRefreshesOf = fmt.Sprintf(`SELECT '%[1]s' || `+sqlLife+` || '-' || r.id, '', 'refresh', r.engine, r.name, r.tenant, r.environment, r.deployment, '{}'::jsonb,
 		'argosy', '', CASE WHEN r.begun_at IS NULL THEN 'Pending' ELSE 'Running' END, '', '[]'::jsonb, '', r.requested_at,
 		coalesce(r.begun_at, r.requested_at) < now() - %[2]s
-	FROM source_refreshes r WHERE r.engine = $1 ORDER BY r.id LIMIT %[3]d`, refreshPrefix,
+	FROM (SELECT q.*, row_number() OVER (PARTITION BY q.tenant ORDER BY q.id) AS place FROM source_refreshes q WHERE q.engine = $1) r
+	ORDER BY r.place, r.id LIMIT %[3]d`, refreshPrefix,
 	interval(mirror.ActionExpiry), openRefreshes)
 
-// refreshOf returns the number of a refresh that a push requested; false for a person's action.
-func refreshOf(action string) (int64, bool) {
-	number, ok := strings.CutPrefix(action, refreshPrefix)
+// refreshID is the ID of a refresh that a push requested.
+type refreshID struct {
+	life   string // see sqlLife
+	number int64
+}
+
+// refreshOf parses the ID of an action; false for a person's.
+func refreshOf(action string) (refreshID, bool) {
+	id, ok := strings.CutPrefix(action, refreshPrefix)
 	if !ok {
-		return 0, false
+		return refreshID{}, false
 	}
+	life, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseInt(number, 10, 64)
-	return n, err == nil
+	return refreshID{life, n}, err == nil
 }
 
 // updateRefresh records how far a refresh is. It has no operation: of those that a push requests
 // there may be thousands.
 func (s *Work) updateRefresh(ctx context.Context, lease mirror.Lease, engine fleet.EngineName,
-	id int64, state mirror.OperationState) error {
-	sql := `UPDATE source_refreshes SET begun_at = now() WHERE id = $1 AND engine = $2 AND begun_at IS NULL`
+	id refreshID, state mirror.OperationState) error {
+	sql := `UPDATE source_refreshes SET begun_at = now() WHERE id = $1 AND engine = $2 AND begun_at IS NULL AND $3 = ` +
+		sqlLife
 	switch state {
 	case mirror.OperationPending:
 		return nil // it waits, for whatever reason
 	case mirror.OperationSucceeded, mirror.OperationFailed:
-		sql = `DELETE FROM source_refreshes WHERE id = $1 AND engine = $2`
+		sql = `DELETE FROM source_refreshes WHERE id = $1 AND engine = $2 AND $3 = ` + sqlLife
 	}
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
-		b.Queue(sql, id, string(engine))
+		b.Queue(sql, id.number, string(engine), text(id.life))
 	})
-	return wrap(err, "refresh %d", id)
+	return wrap(err, "refresh %d", id.number)
 }

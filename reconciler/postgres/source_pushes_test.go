@@ -154,9 +154,12 @@ func TestAPushIsHandledOnce(t *testing.T) {
 	}
 
 	// A push while a refresh is open leads to one more: what began may have read before it.
+	life := ""
 	ids := func() (all []string) {
 		for _, a := range must(s.Work.OpenActions(t.Context(), "eu-1"))(t) {
-			all = append(all, a.ID+" "+string(a.State))
+			parts := strings.Split(a.ID, "-")
+			life = parts[1]
+			all = append(all, "push-"+parts[2]+" "+string(a.State))
 		}
 		return all
 	}
@@ -167,8 +170,8 @@ func TestAPushIsHandledOnce(t *testing.T) {
 	}
 	update := func(lease mirror.Lease, id string, state mirror.OperationState) {
 		t.Helper()
-		check(t, s.Work.UpdateAction(t.Context(), lease, mirror.ActionUpdate{ID: id,
-			State: state, Message: "as it is"}))
+		check(t, s.Work.UpdateAction(t.Context(), lease, mirror.ActionUpdate{
+			ID: strings.Replace(id, "-", "-"+life+"-", 1), State: state, Message: "as it is"}))
 	}
 	update(worker, "push-1", mirror.OperationPending)
 	update(worker, "push-1", mirror.OperationRunning)
@@ -184,7 +187,12 @@ func TestAPushIsHandledOnce(t *testing.T) {
 	}
 	old := worker
 	old.Epoch--
-	if err := s.Work.UpdateAction(t.Context(), old, mirror.ActionUpdate{ID: "push-4",
+	check(t, s.Work.UpdateAction(t.Context(), worker, mirror.ActionUpdate{ID: "push-anotherlife-4",
+		State: mirror.OperationSucceeded}))
+	if got := ids(); !slices.Equal(got, []string{"push-4 Pending"}) {
+		t.Errorf("a report from before a restore: %q", got)
+	}
+	if err := s.Work.UpdateAction(t.Context(), old, mirror.ActionUpdate{ID: "push-" + life + "-4",
 		State: mirror.OperationSucceeded}); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("with a lease of before: %v", err)
 	}
@@ -203,22 +211,38 @@ func TestATenantsPushesAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _, _, _ := recorded(t, newDatabase(t))
 	p := mirror.SourcePush{Repositories: []string{shop}, Ref: "refs/heads/main", Tenant: "acme"}
+	for range 200 { // equal ones wait once
+		check(t, s.SourcePushes.AcceptSourcePush(t.Context(), p))
+	}
 	accepted := 0
 	var err error
-	for range 200 {
+	for i := range 200 {
+		p.Ref = fmt.Sprint("refs/heads/", i)
 		if err = s.SourcePushes.AcceptSourcePush(t.Context(), p); err != nil {
 			break
 		}
 		accepted++
 	}
-	if accepted != 100 || !errors.Is(err, mirror.ErrTooManyPushes) {
+	if accepted != 99 || !errors.Is(err, mirror.ErrTooManyPushes) {
 		t.Errorf("%d accepted, then %v", accepted, err)
 	}
+	p.Tenant = "" // of the platform's deliveries, one repository leaves room for the others
+	for i := range 101 {
+		p.Ref = fmt.Sprint("refs/heads/", i)
+		err = s.SourcePushes.AcceptSourcePush(t.Context(), p)
+	}
+	if !errors.Is(err, mirror.ErrTooManyPushes) {
+		t.Errorf("of one repository: %v", err)
+	}
+	p.Repositories = []string{shop + "-2"}
+	check(t, s.SourcePushes.AcceptSourcePush(t.Context(), p))
 	p.Tenant = "globex"
 	check(t, s.SourcePushes.AcceptSourcePush(t.Context(), p))
-	if first := must(s.SourcePushes.SourcePushes(t.Context(), 2))(t); first[0].Tenant != "acme" ||
-		first[1].Tenant != "globex" {
-		t.Errorf("a tenant waits for the pushes of another: %+v", first)
+	first := []string{"acme " + shop, " " + shop, " " + shop + "-2", "globex " + shop + "-2"}
+	for i, p := range must(s.SourcePushes.SourcePushes(t.Context(), 4))(t) {
+		if got := string(p.Tenant) + " " + p.Repositories[0]; got != first[i] {
+			t.Errorf("push %d is of %s, want %s", i, got, first[i])
+		}
 	}
 	if _, err := s.SourcePushes.SealedOf(t.Context(), "nobody", "credentials",
 		"push-webhook"); !errors.Is(err, mirror.ErrNotFound) {
@@ -227,6 +251,22 @@ func TestATenantsPushesAreBounded(t *testing.T) {
 	if blob, err := s.SourcePushes.SealedOf(t.Context(), "acme", "credentials",
 		"push-webhook"); err != nil || blob != "" {
 		t.Errorf("without a file: %q, %v", blob, err)
+	}
+}
+
+// A tenant whose refreshes wait, as for its cluster, keeps no other one's from the list.
+func TestRefreshesOfOneTenantDoNotHideThoseOfAnother(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s, _, _, _ := recorded(t, url)
+	exec(t, url, `INSERT INTO source_refreshes (engine, name, tenant, environment, deployment)
+		SELECT 'eu-1', 'a' || i, 'acme', 'prod', 'a' || i FROM generate_series(1, 500) i
+		UNION ALL SELECT 'eu-1', 'b', 'globex', 'prod', 'b'`)
+	open := must(s.Work.OpenActions(t.Context(), "eu-1"))(t)
+	if len(open) != 200 || !slices.ContainsFunc(open, func(a mirror.Action) bool {
+		return a.Tenant == "globex"
+	}) {
+		t.Errorf("%d refreshes, none of globex", len(open))
 	}
 }
 

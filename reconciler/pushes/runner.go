@@ -23,7 +23,7 @@ type Store interface {
 
 const (
 	pushesAtOnce  = 10
-	objectsAtOnce = 500
+	objectsAtOnce = 100
 	poll          = 10 * time.Second
 	expireEvery   = 5 * time.Minute
 )

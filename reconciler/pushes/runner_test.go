@@ -3,6 +3,7 @@ package pushes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -59,6 +60,9 @@ func (s *shelf) RequestRefreshes(_ context.Context, p mirror.SourcePush, _, _ []
 	if p.ID == s.broken && s.broken > 0 {
 		return 0, errors.New("this push is broken")
 	}
+	if last := s.objects[len(s.objects)-1].Seq; s.at < last {
+		return 0, fmt.Errorf("the index is at %d of %d", s.at, last)
+	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(w mirror.SourcePush) bool { return w.ID == p.ID })
 	s.handled = append(s.handled, p.ID)
 	return 2, nil
@@ -98,6 +102,9 @@ func TestPushesAreHandledInTheirOrderAfterTheIndex(t *testing.T) {
 			len(s.watches) != 2*objectsAtOnce-1 {
 			t.Errorf("%d handled, %d refreshes, %d watches", len(s.handled), refreshes,
 				len(s.watches))
+		}
+		if !slices.IsSorted(s.handled) {
+			t.Errorf("handled in the order %v", s.handled)
 		}
 		s.waiting = []mirror.SourcePush{{ID: 1000}}
 		r.Wake()

@@ -26,8 +26,10 @@ const (
 )
 
 const (
-	maxWatched = 500  // places of one Application
-	maxPath    = 1024 // bytes; longer ones are cut at a folder
+	// Places of one Application, and their bytes. One with more watches whole repositories.
+	maxWatched, maxWatchedBytes = 100, 16 << 10
+
+	maxPath = 1024 // bytes; longer ones are cut at a folder
 )
 
 const annotationWatched = "argocd.argoproj.io/manifest-generate-paths"
@@ -99,6 +101,7 @@ func splitPaths(joined string) (all []string) {
 type watcher struct {
 	object mirror.WatchedObject
 	seen   map[mirror.SourceWatch]bool
+	bytes  int // of the paths
 	all    []mirror.SourceWatch
 }
 
@@ -144,11 +147,26 @@ func (w *watcher) add(s source, place string) {
 	for _, ref := range refsOf(s.TargetRevision) {
 		watch := mirror.SourceWatch{Key: w.object.Key, Tenant: w.object.Tenant,
 			Repository: repository, Ref: ref, Path: clean(place)}
-		if !w.seen[watch] && len(w.all) < maxWatched {
+		w.bytes += len(watch.Path)
+		if len(w.all) >= maxWatched || w.bytes > maxWatchedBytes {
+			watch.Path = "" // rather too many refreshes than too few
+		}
+		if !w.covers(watch) {
 			w.seen[watch] = true
 			w.all = append(w.all, watch)
 		}
 	}
+}
+
+// covers reports whether a place or a folder above it is watched already.
+func (w *watcher) covers(watch mirror.SourceWatch) bool {
+	for !w.seen[watch] {
+		if watch.Path == "" {
+			return false
+		}
+		watch.Path = clean(path.Dir(watch.Path))
+	}
+	return true
 }
 
 // repositoryOf returns the key by which a push finds the source's repository.

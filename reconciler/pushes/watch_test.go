@@ -59,7 +59,6 @@ func TestAnApplicationWatchesWhatItDeploysFrom(t *testing.T) {
 			"../../env/prod.yaml","/all.yaml","https://x.example.com/v.yaml"]},
 			"kustomize":{"components":["../parts"]}}}`, nil,
 			[]string{"https://git.example.com/a@main:charts/web",
-				"https://git.example.com/a@main:charts/web/values.yaml",
 				"https://git.example.com/a@main:env/prod.yaml",
 				"https://git.example.com/a@main:all.yaml",
 				"https://git.example.com/a@main:charts/parts"}},
@@ -87,10 +86,10 @@ func TestAnApplicationWatchesWhatItDeploysFrom(t *testing.T) {
 	}
 }
 
-func TestAnApplicationWithTooManyPlacesKeepsTheFirst(t *testing.T) {
+func TestAnApplicationWithTooManyPlacesWatchesTheRepository(t *testing.T) {
 	var files []string
 	for i := range 2 * maxWatched {
-		files = append(files, fmt.Sprintf("v%d.yaml", i))
+		files = append(files, fmt.Sprintf("/v%d.yaml", i))
 	}
 	list, err := json.Marshal(files)
 	if err != nil {
@@ -98,8 +97,21 @@ func TestAnApplicationWithTooManyPlacesKeepsTheFirst(t *testing.T) {
 	}
 	got := watched(t, `{"source":{"repoURL":"https://git.example.com/a","path":"p",
 		"targetRevision":"main","helm":{"valueFiles":`+string(list)+`}}}`)
-	if len(got) != maxWatched || got[0] != "https://git.example.com/a@main:p" {
-		t.Errorf("%d watches, the first %s", len(got), got[0])
+	if len(got) != maxWatched+1 || got[0] != "https://git.example.com/a@main:p" ||
+		got[maxWatched] != "https://git.example.com/a@main:" {
+		t.Errorf("%d watches, from %s to %s", len(got), got[0], got[len(got)-1])
+	}
+	long := strings.Repeat("/"+strings.Repeat("x", 200), 4)
+	for i := range files {
+		files[i] = fmt.Sprint(long, "/", i)
+	}
+	if list, err = json.Marshal(files); err != nil {
+		t.Fatal(err)
+	}
+	got = watched(t, `{"source":{"repoURL":"https://git.example.com/a","path":"p",
+		"targetRevision":"main","helm":{"valueFiles":`+string(list)+`}}}`)
+	if len(got) > maxWatchedBytes/800+3 || got[len(got)-1] != "https://git.example.com/a@main:" {
+		t.Errorf("%d long watches, the last %s", len(got), got[len(got)-1])
 	}
 }
 

@@ -130,7 +130,8 @@ func (s *site) comparesAPush(t *testing.T) {
 	newest, err := s.Apps["acme/storefront"].Commit(t.Context(), "another push", map[string]string{
 		"deploy/config.yaml": motd("yard")})
 	check(t, err)
-	s.delivers(t, "acme", tenantHook, s.Git.URL+"/acme/storefront", http.StatusAccepted)
+	s.delivers(t, "acme", tenantHook, s.Git.URL+"/acme/storefront", "deploy/config.yaml",
+		http.StatusAccepted)
 	pushed := time.Now()
 	eventually(t, "synced to the push", s.syncedTo(t, "yard", newest))
 	t.Logf("synced %s after the delivery", time.Since(pushed).Round(100*time.Millisecond))
@@ -157,7 +158,7 @@ func (s *site) isReturned(t *testing.T, app, old, newer string) {
 	if shown := s.must(t, "rollback", app, "--list"); !strings.Contains(shown, old) {
 		t.Errorf("the healthy revisions:\n%s", shown)
 	}
-	s.must(t, "rollback", app, "--yes", "--wait", "--note", "the yard is faulty")
+	s.must(t, "rollback", app, "--to", old[:8], "--yes", "--wait", "--note", "the yard is faulty")
 	if got := s.motd(t, "acme-yard"); got != "welcome" || s.automated(t, "yard") {
 		t.Errorf("rolled back, the workload has %q, automation %v", got, s.automated(t, "yard"))
 	}

@@ -23,12 +23,13 @@ func (f *system) hookSecret(t *testing.T) string {
 	return string(file)
 }
 
-// delivers sends a push to the main branch of a repository as GitLab does, with a token.
-func (f *system) delivers(t *testing.T, tenant, token, repository string, want int) {
+// delivers sends a push of one file to the main branch of a repository as GitLab does, with a
+// token.
+func (f *system) delivers(t *testing.T, tenant, token, repository, file string, want int) {
 	t.Helper()
 	body := fmt.Sprintf(`{"object_kind":"push","ref":"refs/heads/main","before":"a","project":{`+
 		`"git_http_url":%q,"default_branch":"main"},"total_commits_count":1,"commits":[{"modified":`+
-		`["deploy/config.yaml"]}]}`, repository)
+		`[%q]}]}`, repository, file)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
 		strings.TrimSuffix(f.plane.URL+"/webhook/push/"+tenant, "/"), strings.NewReader(body))
 	check(t, err)

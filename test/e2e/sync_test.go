@@ -95,7 +95,7 @@ func TestAPersonRollsAnApplicationBackWithoutACommit(t *testing.T) {
 	if !strings.Contains(shown, old) || !strings.Contains(shown, newer) {
 		t.Errorf("the healthy revisions:\n%s", shown)
 	}
-	f.must(t, "rollback", app, "--to", old[:8], "--yes", "--wait", "--note", "it is faulty")
+	f.must(t, "rollback", app, "--yes", "--wait", "--note", "it is faulty")
 	if got := f.stagingMotd(t); got != "welcome" || f.automated(t, "returned") {
 		t.Errorf("rolled back, the workload has %q, automation %v", got, f.automated(t, "returned"))
 	}

@@ -52,7 +52,7 @@ func distribution(body []byte) (all []mirror.SourcePush, err error) {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return nil, err
 	}
-	for _, e := range p.Events {
+	for _, e := range p.Events[:min(len(p.Events), maxPushes)] {
 		if e.Action == "push" {
 			all = append(all, image(e.Request.Host, e.Target.Repository, e.Target.Tag)...)
 		}
@@ -76,7 +76,7 @@ func harbor(body []byte) (all []mirror.SourcePush, err error) {
 	if p.Type != "PUSH_ARTIFACT" {
 		return nil, nil
 	}
-	for _, r := range p.Data.Resources {
+	for _, r := range p.Data.Resources[:min(len(p.Data.Resources), maxPushes)] {
 		host, repository, _ := strings.Cut(strings.TrimSuffix(r.URL, ":"+r.Tag), "/")
 		all = append(all, image(host, repository, r.Tag)...)
 	}

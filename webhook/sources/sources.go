@@ -22,13 +22,15 @@ const (
 	maxPushes = 100    // of one delivery; the others are left to Argo CD's own polling
 	maxPaths  = 10_000 // of one push; with more, any may have changed
 	maxText   = 1024   // bytes of a URL, a ref or a path
+	maxURLs   = 16     // of one repository
+	// bytes of the paths of one push: it is stored until it is handled
+	maxPathBytes = 256 << 10
 	// A delivery of GitHub or Gitea lists at most so many commits, by their documentation. GitLab's
 	// has 20, and the total.
 	mostCommits = 2048
 
 	branches = "refs/heads/"
 	tags     = "refs/tags/"
-	none     = "0000000000000000000000000000000000000000" // before a branch was made
 )
 
 // Parse returns the pushes of a delivery; none for events of another kind. It fails if the body is
@@ -78,7 +80,7 @@ func readerOf(h http.Header, body []byte) func([]byte) ([]mirror.SourcePush, err
 // keys returns the keys of the URLs that a declaration can name, and only those. Keys are in lower
 // case.
 func keys(urls ...string) (all []string) {
-	for _, url := range urls {
+	for _, url := range urls[:min(len(urls), maxURLs)] {
 		key, err := fleet.NormalizeRepoURL(strings.ToLower(url))
 		if err == nil && len(url) <= maxText && !slices.Contains(all, key) {
 			all = append(all, key)
@@ -99,22 +101,32 @@ func pathsOf(commits []commit, total int) []string {
 	if len(commits) == 0 || len(commits) >= mostCommits || total > len(commits) {
 		return nil
 	}
-	seen, paths := map[string]bool{}, []string{}
+	seen, paths, bytes := map[string]bool{}, []string{}, 0
 	for _, c := range commits {
 		for _, path := range slices.Concat(c.Added, c.Modified, c.Removed) {
-			if len(path) > maxText || len(paths) >= maxPaths {
+			if seen[path] {
+				continue
+			}
+			bytes += len(path)
+			if len(path) > maxText || len(paths) >= maxPaths || bytes > maxPathBytes {
 				return nil
 			}
-			if !seen[path] {
-				seen[path] = true
-				paths = append(paths, path)
-			}
+			seen[path] = true
+			paths = append(paths, path)
 		}
 	}
 	if len(paths) == 0 {
 		return nil // a merge without files of its own, or a sender that lists none
 	}
 	return paths
+}
+
+// created reports whether a branch or tag had no commit before a push.
+func created(before string) bool { return before != "" && strings.Trim(before, "0") == "" }
+
+// isDefault reports whether a ref is the default branch, or may be if that is not known.
+func isDefault(ref, branch string) bool {
+	return ref == branches+branch || branch == "" && strings.HasPrefix(ref, branches)
 }
 
 func gitHub(body []byte) ([]mirror.SourcePush, error) {
@@ -136,8 +148,8 @@ func gitHub(body []byte) ([]mirror.SourcePush, error) {
 		return nil, err
 	}
 	push := mirror.SourcePush{Repositories: keys(p.Repository.CloneURL, p.Repository.SSHURL),
-		Ref: p.Ref, Default: p.Ref == branches+p.Repository.DefaultBranch}
-	if !p.Created && !p.Deleted && !p.Forced && p.Before != none {
+		Ref: p.Ref, Default: isDefault(p.Ref, p.Repository.DefaultBranch)}
+	if !p.Created && !p.Deleted && !p.Forced && !created(p.Before) {
 		push.Paths = pathsOf(p.Commits, p.Total)
 	}
 	return []mirror.SourcePush{push}, nil
@@ -165,8 +177,8 @@ func gitLab(body []byte) ([]mirror.SourcePush, error) {
 			continue
 		}
 		push := mirror.SourcePush{Repositories: keys(p.Project.HTTP, p.Project.SSH), Ref: p.Ref,
-			Default: p.Ref == branches+p.Project.DefaultBranch}
-		if p.Before != none {
+			Default: isDefault(p.Ref, p.Project.DefaultBranch)}
+		if !created(p.Before) {
 			push.Paths = pathsOf(p.Commits, p.Total)
 		}
 		return []mirror.SourcePush{push}, nil
@@ -202,7 +214,7 @@ func bitbucketCloud(body []byte) (all []mirror.SourcePush, err error) {
 	repository := keys(p.Repository.Links.HTML.Href,
 		"git@bitbucket.org:"+p.Repository.FullName+".git",
 		"ssh://git@bitbucket.org/"+p.Repository.FullName)
-	for _, c := range p.Push.Changes {
+	for _, c := range p.Push.Changes[:min(len(p.Push.Changes), maxPushes)] {
 		to := c.New
 		if to == nil {
 			to = c.Old
@@ -211,7 +223,7 @@ func bitbucketCloud(body []byte) (all []mirror.SourcePush, err error) {
 			continue
 		}
 		push := mirror.SourcePush{Repositories: repository, Ref: branches + to.Name,
-			Default: true} // the delivery does not name the default branch
+			Default: isDefault(branches+to.Name, "")} // the delivery does not name it
 		if to.Type == "tag" {
 			push.Ref, push.Default = tags+to.Name, false
 		}
@@ -243,9 +255,10 @@ func bitbucketDataCenter(body []byte) (all []mirror.SourcePush, err error) {
 	for _, c := range p.Repository.Links.Clone {
 		urls = append(urls, c.Href)
 	}
-	for _, c := range p.Changes {
-		all = append(all, mirror.SourcePush{Repositories: keys(urls...), Ref: c.Ref.ID,
-			Default: strings.HasPrefix(c.Ref.ID, branches)}) // it does not name the default branch
+	repository := keys(urls...)
+	for _, c := range p.Changes[:min(len(p.Changes), maxPushes)] {
+		all = append(all, mirror.SourcePush{Repositories: repository, Ref: c.Ref.ID,
+			Default: isDefault(c.Ref.ID, "")}) // the delivery does not name it
 	}
 	return all, nil
 }

@@ -38,6 +38,13 @@ func TestEachSendersPushesAreRead(t *testing.T) {
 		"GitHub, a new branch": {"X-GitHub-Event", "push", `{"ref":"refs/heads/x","created":true,` +
 			gitHubRepository + `,"commits":[{"added":["a"]}]}`,
 			[]string{appKeys + " refs/heads/x default=false: any"}},
+		"Gitea, a new branch of SHA-256": {"X-GitHub-Event", "push",
+			`{"ref":"refs/heads/main","before":"` + strings.Repeat("0", 64) + `",` +
+				gitHubRepository + `,"commits":[{"added":["a"]}]}`,
+			[]string{appKeys + " refs/heads/main default=true: any"}},
+		"GitLab, no default branch": {"X-Gitlab-Event", "Push Hook", `{"object_kind":"push",
+			"ref":"refs/heads/x","project":{"git_http_url":"https://gitlab.example.com/a"}}`,
+			[]string{"https://gitlab.example.com/a refs/heads/x default=true: any"}},
 		"GitHub, forced": {"X-GitHub-Event", "push", `{"ref":"refs/heads/x","forced":true,` +
 			gitHubRepository + `,"commits":[{"added":["a"]}]}`,
 			[]string{appKeys + " refs/heads/x default=false: any"}},
@@ -115,6 +122,7 @@ func TestALargePushConcernsAnyFile(t *testing.T) {
 	for name, commits := range map[string]string{
 		"files":   `{"added":[` + strings.Join(files, ",") + `]}`,
 		"commits": strings.TrimSuffix(strings.Repeat(`{"added":["a"]},`, mostCommits), ","),
+		"bytes":   `{"added":["` + strings.Join(longNames(300), `","`) + `"]}`,
 		"a name":  `{"added":["` + strings.Repeat("x", maxText+1) + `"]}`,
 	} {
 		pushes, err := Parse(h, []byte(`{"ref":"refs/heads/main","before":"a",`+gitHubRepository+
@@ -123,6 +131,31 @@ func TestALargePushConcernsAnyFile(t *testing.T) {
 			t.Errorf("%s: %d pushes, %v", name, len(pushes), err)
 		}
 	}
+}
+
+func longNames(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprint(strings.Repeat("x", maxText-10), i))
+	}
+	return all
+}
+
+func TestAHostilePushKeepsItsBounds(t *testing.T) {
+	h := http.Header{"X-Event-Key": {"repo:refs_changed"}}
+	urls := strings.TrimSuffix(strings.Repeat(`{"href":"https://git.example.com/a%d"},`, 1000), ",")
+	body := fmt.Sprintf(`{"changes":[`+strings.Repeat(`{"ref":{"id":"a"}},`, 5000)+
+		`{"ref":{"id":"b"}}],"repository":{"links":{"clone":[`+urls+`]}}}`, numbers(1000)...)
+	pushes, err := Parse(h, []byte(body))
+	if err != nil || len(pushes) != maxPushes || len(pushes[0].Repositories) != maxURLs {
+		t.Errorf("%d pushes, %v", len(pushes), err)
+	}
+}
+
+func numbers(n int) (all []any) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
 }
 
 func FuzzParse(f *testing.F) {

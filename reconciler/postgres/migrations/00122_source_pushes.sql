@@ -74,6 +74,8 @@ CREATE OR REPLACE FUNCTION forget_watches() RETURNS trigger LANGUAGE plpgsql AS 
 BEGIN
     DELETE FROM source_watches w USING (SELECT g.engine, g.name FROM gone g WHERE g.kind = 'Application') g
     WHERE w.engine = g.engine AND w.name = g.name;
+    DELETE FROM source_refreshes r USING (SELECT g.engine, g.name FROM gone g WHERE g.kind = 'Application') g
+    WHERE r.engine = g.engine AND r.name = g.name;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
