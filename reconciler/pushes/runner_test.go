@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 // shelf is a Store in memory that fails as often as it should.
 type shelf struct {
+	mu       sync.Mutex
 	objects  []mirror.WatchedObject
 	watches  []mirror.SourceWatch
 	at       int64
@@ -32,11 +35,15 @@ func (s *shelf) fails() error {
 }
 
 func (s *shelf) SourcePushes(_ context.Context, limit int) ([]mirror.SourcePush, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return slices.Clone(s.waiting[:min(limit, len(s.waiting))]), s.fails()
 }
 
 func (s *shelf) UnwatchedObjects(_ context.Context, limit int) (int64, []mirror.WatchedObject,
 	error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []mirror.WatchedObject
 	for _, o := range s.objects {
 		if o.Seq > s.at && len(all) < limit {
@@ -48,6 +55,8 @@ func (s *shelf) UnwatchedObjects(_ context.Context, limit int) (int64, []mirror.
 
 func (s *shelf) Watch(_ context.Context, from, to int64, _ []mirror.WatchedObject,
 	watches []mirror.SourceWatch) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if from != s.at {
 		return false, nil
 	}
@@ -57,6 +66,8 @@ func (s *shelf) Watch(_ context.Context, from, to int64, _ []mirror.WatchedObjec
 
 func (s *shelf) RequestRefreshes(_ context.Context, p mirror.SourcePush, _, _ []string) (int,
 	error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p.ID == s.broken && s.broken > 0 {
 		return 0, errors.New("this push is broken")
 	}
@@ -87,37 +98,45 @@ func TestPushesAreHandledInTheirOrderAfterTheIndex(t *testing.T) {
 		for i := range 3 * pushesAtOnce {
 			s.waiting = append(s.waiting, mirror.SourcePush{ID: int64(i + 1)})
 		}
-		refreshes := 0
-		r := NewRunner(s, slog.New(slog.DiscardHandler), func(n int) { refreshes += n })
+		var refreshes atomic.Int64
+		r := NewRunner(s, slog.New(slog.DiscardHandler), func(n int) { refreshes.Add(int64(n)) })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { r.Run(ctx); close(done) }()
 		synctest.Wait()
+		s.mu.Lock()
 		if len(s.handled) != 0 {
 			t.Errorf("the database was away, and %d were handled", len(s.handled))
 		}
+		s.mu.Unlock()
 		time.Sleep(poll)
 		synctest.Wait()
-		if len(s.handled) != 3*pushesAtOnce || refreshes != 6*pushesAtOnce ||
+		s.mu.Lock()
+		if len(s.handled) != 3*pushesAtOnce || refreshes.Load() != 6*pushesAtOnce ||
 			len(s.watches) != 2*objectsAtOnce-1 {
-			t.Errorf("%d handled, %d refreshes, %d watches", len(s.handled), refreshes,
+			t.Errorf("%d handled, %d refreshes, %d watches", len(s.handled), refreshes.Load(),
 				len(s.watches))
 		}
 		if !slices.IsSorted(s.handled) {
 			t.Errorf("handled in the order %v", s.handled)
 		}
 		s.waiting = []mirror.SourcePush{{ID: 1000}}
+		s.mu.Unlock()
 		r.Wake()
 		synctest.Wait()
+		s.mu.Lock()
 		if len(s.waiting) > 0 {
 			t.Error("a push waits though the runner was woken")
 		}
 		s.broken, s.waiting = 2000, []mirror.SourcePush{{ID: 2000}, {ID: 2001}}
+		s.mu.Unlock()
 		r.Wake()
 		synctest.Wait()
+		s.mu.Lock()
 		if len(s.waiting) != 1 || s.waiting[0].ID != 2000 {
 			t.Errorf("beside a push that fails: %+v wait", s.waiting)
 		}
+		s.mu.Unlock()
 		cancel()
 		<-done
 	})
