@@ -178,20 +178,30 @@ func (v *Receiver) verify(signature, body []byte) error {
 			err)
 		return refuse(http.StatusServiceUnavailable, "the webhook's secret is unavailable")
 	}
+	if !anyKey(secrets, func(key []byte) bool { return signs(key, body, signature) }) {
+		return refuse(http.StatusUnauthorized, "the signature fits none of the secrets")
+	}
+	return nil
+}
+
+// anyKey reports whether one of the secrets proves a delivery. It tries each of them.
+func anyKey(secrets []fleet.Secret, proves func(key []byte) bool) bool {
 	good := false
 	for _, s := range secrets {
 		key := s.Value(SecretKey)
 		if len(key) == 0 {
 			continue // anybody can sign with an empty secret
 		}
-		mac := hmac.New(sha256.New, key)
-		mac.Write(body)
-		good = hmac.Equal(mac.Sum(nil), signature) || good
+		good = proves(key) || good
 	}
-	if !good {
-		return refuse(http.StatusUnauthorized, "the signature fits none of the secrets")
-	}
-	return nil
+	return good
+}
+
+// signs reports whether a signature is the HMAC of the body under the key.
+func signs(key, body, signature []byte) bool {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(body)
+	return hmac.Equal(mac.Sum(nil), signature)
 }
 
 // store stores the delivery, then wakes this replica's loop. The other replicas' loops get the

@@ -142,7 +142,7 @@ func TestRegistriesHaveContentTypesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A push to the config repo is stored, whatever becomes of the Applications' part of it.
+// A push to the config repo is stored even if the Applications' part of it is not.
 func TestAPushToTheConfigRepoDoesNotDependOnTheApplications(t *testing.T) {
 	s, inbox := &shelf{err: mirror.ErrTooManyPushes}, &memory{}
 	v := receiver(inbox, secretsOf("s3cret"))

@@ -1,10 +1,6 @@
 package mirror
 
-import (
-	"time"
-
-	"argosy.dev/argosy/fleet"
-)
+import "argosy.dev/argosy/fleet"
 
 // SourcePush is a ref that moved in a repository of Applications, as a Git host or registry has
 // reported it (ADR 0098). It carries no facts: who forges one can only have Applications compared
@@ -18,7 +14,6 @@ type SourcePush struct {
 	// the tenant with whose secret the delivery was signed, whose Applications alone are concerned;
 	// "": the platform's
 	Tenant fleet.TenantName
-	At     time.Time
 }
 
 // WatchedObject is a desired Application as the index of sources reads it.

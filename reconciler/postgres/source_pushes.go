@@ -67,11 +67,11 @@ func texts(all []string) []string { return column(all, text) }
 // one, so that the pushes of one do not delay another's.
 func (s *SourcePushes) SourcePushes(ctx context.Context, limit int) ([]mirror.SourcePush, error) {
 	scan := func(row pgx.CollectableRow) (p mirror.SourcePush, err error) {
-		err = row.Scan(&p.ID, &p.Repositories, &p.Ref, &p.Default, &p.Paths, &p.Tenant, &p.At)
+		err = row.Scan(&p.ID, &p.Repositories, &p.Ref, &p.Default, &p.Paths, &p.Tenant)
 		return p, err
 	}
 	all, err := collect(ctx, s.database, scan, `
-		SELECT id, repositories, ref, is_default, paths, tenant, at FROM source_pushes
+		SELECT id, repositories, ref, is_default, paths, tenant FROM source_pushes
 		ORDER BY row_number() OVER (PARTITION BY tenant, repositories[1] ORDER BY id), id LIMIT $1`,
 		limit)
 	return all, wrap(err, "pushes to repositories of Applications")
@@ -277,7 +277,7 @@ func (s *Work) updateRefresh(ctx context.Context, lease mirror.Lease, engine fle
 		sqlLife
 	switch state {
 	case mirror.OperationPending:
-		return nil // it waits, for whatever reason
+		return nil // it waits already
 	case mirror.OperationSucceeded, mirror.OperationFailed:
 		sql = `DELETE FROM source_refreshes WHERE id = $1 AND engine = $2 AND $3 = ` + sqlLife
 	}
